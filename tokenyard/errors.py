@@ -1,0 +1,65 @@
+"""Every error that tokenyard raises on purpose.
+
+    TokenyardError
+    ├── ConfigError (ValueError)              a setting, an option or a YAML key is wrong
+    ├── UnknownFormatError (ValueError)       no such format is registered
+    ├── UnknownTokenizerError (ValueError)    a tokenizer can't be found or can't be trusted
+    ├── MissingDependencyError (ImportError)  an optional package is not installed
+    ├── SchemaError (ValueError)              rows, fields or ids don't fit the declared schema
+    ├── DataError (ValueError)                what a file holds is damaged, or not what was promised
+    ├── VerificationError (ValueError)        a proof failed: what was written is not what was read
+    └── StorageError (OSError)                a file can't be read or written
+        ├── NotACorpusError                   nothing there that any format recognizes
+        ├── IncompleteCorpusError             a job's marker without its manifest
+        └── DestinationExistsError            the destination is taken
+
+A message says what was expected, what was found, where (path, shard, row, key), and the way out.
+"""
+
+
+class TokenyardError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(TokenyardError, ValueError):
+    """A setting, an option or a YAML key is wrong."""
+
+
+class UnknownFormatError(TokenyardError, ValueError):
+    """No format of that name is registered."""
+
+
+class UnknownTokenizerError(TokenyardError, ValueError):
+    """A tokenizer can't be found, or gives no ids."""
+
+
+class MissingDependencyError(TokenyardError, ImportError):
+    """An optional package is not installed."""
+
+
+class SchemaError(TokenyardError, ValueError):
+    """Rows, fields or token ids don't fit the declared schema."""
+
+
+class DataError(TokenyardError, ValueError):
+    """What a file holds is damaged, or is not what was promised."""
+
+
+class VerificationError(TokenyardError, ValueError):
+    """A proof failed: what was written is not what was read."""
+
+
+class StorageError(TokenyardError, OSError):
+    """A file can't be read or written."""
+
+
+class NotACorpusError(StorageError):
+    """Nothing there that any format recognizes."""
+
+
+class IncompleteCorpusError(StorageError):
+    """A job began here and did not end: its marker is there, its manifest is not."""
+
+
+class DestinationExistsError(StorageError):
+    """The destination is taken, and replacing it was not asked for."""
