@@ -1,0 +1,350 @@
+"""A corpus opened for reading: the same interface and the same speed in every format.
+
+Rows and tokens are addressed by their position in the whole corpus. Gathers find the extent of each row or window,
+vectorized over shards and blocks, and copy all of them at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenyard.corpus.addresses import AddressTable
+from tokenyard.corpus.cache import BoundedCache
+from tokenyard.corpus.gather import Runs, split_at
+from tokenyard.digest import DIGEST_BLOCK_ROWS
+from tokenyard.errors import DataError, SchemaError
+from tokenyard.formats.base import Format, ShardReader, iter_pieces
+from tokenyard.formats.extents import Extents
+from tokenyard.formats.index import ShardIndex
+from tokenyard.manifest import Layout, Manifest
+from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder, checksum
+
+#: Tokens in a batch that ``batches`` yields, unless one row alone has more.
+BATCH_TOKENS = 1 << 20
+_BATCH_ROWS = 64 * DIGEST_BLOCK_ROWS
+#: Shards mapped or opened at once; a process has about 65,000 maps.
+_MAX_OPEN_SHARDS = 4096
+
+
+class Corpus:
+    """An ordered set of shards with one schema, opened by ``open_corpus``.
+
+    Safe to use from several threads, in forked children, and to pickle (it opens again where it arrives).
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        manifest: Manifest,
+        format: Format,
+        indexes: Sequence[ShardIndex] | None = None,
+        *,
+        cache_bytes: int = 1 << 30,
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._format = format
+        self._indexes = indexes
+        self._cache_bytes = cache_bytes
+        self._row_starts = _cumulative([s.num_rows for s in manifest.shards])
+        self._token_starts = _cumulative([s.num_tokens for s in manifest.shards])
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._readers: BoundedCache[ShardReader] = BoundedCache(0, _MAX_OPEN_SHARDS)
+        self._blocks: BoundedCache[Extents] = BoundedCache(self._cache_bytes, _MAX_OPEN_SHARDS)
+        self._tables: dict[str, AddressTable] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("folder", "manifest", "_format", "_indexes", "_cache_bytes", "_row_starts", "_token_starts")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    def __repr__(self) -> str:
+        return f"Corpus({str(self.folder.path)!r}, {self.format}, {len(self)} rows, {self.num_tokens} tokens)"
+
+    # ---- what it is ----
+
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+        return self.manifest.format
+
+    @property
+    def schema(self) -> Schema:
+        """Token dtype, vocabulary and extra fields."""
+        return self.manifest.schema
+
+    @property
+    def layout(self) -> Layout:
+        """Whether rows are documents or packed sequences."""
+        return self.manifest.layout
+
+    @property
+    def digest(self) -> str | None:
+        """The content digest ``ty1:<hex>``; None for a corpus that others made, until it is computed."""
+        return self.manifest.digests.tokens if self.manifest.digests else None
+
+    @property
+    def structural_id(self) -> str:
+        """An id of the shards' names, sizes and row counts; what a corpus without a digest is known by."""
+        lines = [f"{f.name}\0{f.bytes}\0{s.num_rows}\0{s.num_tokens}" for s in self.manifest.shards for f in s.files]
+        return "structural:" + checksum("\n".join(lines).encode()).removeprefix("blake3:")
+
+    def __len__(self) -> int:
+        return int(self._row_starts[-1])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all rows."""
+        return int(self._token_starts[-1])
+
+    @property
+    def shard_row_starts(self) -> Offsets:
+        """int64[shards + 1]: the row at which each shard begins, and the number of rows."""
+        return self._row_starts
+
+    # ---- rows ----
+
+    def __getitem__(self, i: int) -> Array:
+        """The tokens of row i, a one-dimensional array. Negative i counts from the end. Raises IndexError."""
+        row = self._checked_row(i)
+        shard = int(np.searchsorted(self._row_starts, row, side="right")) - 1
+        local = row - int(self._row_starts[shard])
+        block_rows = self._reader(shard).block_rows
+        block = int(np.searchsorted(block_rows, local, side="right")) - 1
+        first = int(block_rows[block])
+        items = self._extents(shard, block, "tokens").items(local - first, local - first + 1)
+        return items.astype(items.dtype.newbyteorder("="))
+
+    def row(self, i: int) -> dict[str, Any]:
+        """Row i with every field: ``{"tokens": array, field: value}``. Raises IndexError."""
+        row = self._checked_row(i)
+        return next(self.batches(row, row + 1)).row(0)
+
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
+        """Rows start .. stop in order, as RowBatches of about a million tokens at most."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        while start < stop:
+            shard = int(np.searchsorted(self._row_starts, start, side="right")) - 1
+            shard_start = int(self._row_starts[shard])
+            end = min(stop, int(self._row_starts[shard + 1]))
+            reader = self._reader(shard)
+            for a, b in _pieces(reader, start - shard_start, end - shard_start):
+                yield reader.rows(a, b)
+            start = end
+
+    def row_lengths(self, start: int = 0, stop: int | None = None) -> Offsets:
+        """int64[stop - start]: the tokens in each of these rows. Reads indexes only."""
+        stop = len(self) if stop is None else stop
+        parts = [np.empty(0, np.int64)]
+        while start < stop:
+            shard = int(np.searchsorted(self._row_starts, start, side="right")) - 1
+            shard_start = int(self._row_starts[shard])
+            end = min(stop, int(self._row_starts[shard + 1]))
+            parts.append(np.diff(self._reader(shard).index.offsets[start - shard_start : end - shard_start + 1]))
+            start = end
+        return np.concatenate(parts)
+
+    # ---- gathers ----
+
+    def gather_rows(self, rows: NDArray[np.int64], field: str = "tokens") -> tuple[Array, Offsets]:
+        """The items of many rows: flat, in the stored dtype, and int64[n + 1] offsets.
+
+        ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
+        """
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
+        shards = np.searchsorted(self._row_starts, rows, side="right") - 1
+        local = rows - self._row_starts[shards]
+        table = self._table(shards, field)
+        runs = Runs()
+        if table is not None and (base := table.base[shards]).all() and table.dtype is not None:
+            runs.add(np.arange(len(rows)), base + local * table.stride[shards], table.items[shards], table.dtype, table)
+        else:
+            for shard in np.unique(shards).tolist():
+                at = np.flatnonzero(shards == shard)
+                self._add_rows(runs, shard, at, local[at], field)
+        flat, lengths = runs.copy(self._dtype(field))
+        return flat, offsets_of(lengths)
+
+    def gather_windows(self, starts: NDArray[np.int64], length: int, field: str = "tokens") -> Array:
+        """Windows of ``length`` tokens of the whole token stream, from each of ``starts`` on: an array [n, length].
+
+        Rows and shards follow one another without a gap. ``field``: the tokens, or a list field of numbers whose rows are as
+        long as the tokens'. Raises IndexError for windows outside the corpus.
+        """
+        starts = np.asarray(starts, np.int64)
+        if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self.num_tokens):
+            raise IndexError(
+                f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
+                f"{self.num_tokens} tokens of {self!r}"
+            )
+        if not len(starts) or not length:
+            return np.empty((len(starts), length), self._dtype(field))
+        window, shards, low, high = split_at(self._token_starts, starts, starts + length)
+        places = window * length + (low - starts[window])
+        table = self._table(shards, field)
+        runs = Runs()
+        if table is not None and table.dtype is not None and (flat := table.flat[shards]).all():
+            addresses = flat + (low - self._token_starts[shards]) * table.dtype.itemsize
+            runs.add(places, addresses, high - low, table.dtype, table)
+        elif table is not None and table.dtype is not None and self._is_regular(table, shards):
+            self._add_regular(runs, table, places, shards, low, high)
+        else:
+            for shard in np.unique(shards).tolist():
+                at = np.flatnonzero(shards == shard)
+                begin = self._token_starts[shard]
+                self._add_windows(runs, shard, places[at], low[at] - begin, high[at] - begin, field)
+        return runs.copy(self._dtype(field))[0].reshape(len(starts), length)
+
+    def _is_regular(self, table: AddressTable, shards: Offsets) -> bool:
+        items = table.items[shards]
+        return bool(items[0]) and bool((items == items[0]).all()) and bool(table.base[shards].all())
+
+    def _add_regular(
+        self, runs: Runs, table: AddressTable, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
+    ) -> None:
+        """Windows over rows of one length, cut where rows end by arithmetic alone."""
+        assert table.dtype is not None
+        items = int(table.items[shards[0]])
+        begin = self._token_starts[shards]
+        low, high = low - begin, high - begin
+        first = low // items
+        counts = (high - 1) // items - first + 1
+        origin = np.repeat(np.arange(len(low)), counts)
+        row = first[origin] + np.arange(len(origin)) - np.repeat(np.cumsum(counts) - counts, counts)
+        part_low = np.maximum(low[origin], row * items)
+        part_high = np.minimum(high[origin], (row + 1) * items)
+        shard = shards[origin]
+        addresses = table.base[shard] + row * table.stride[shard] + (part_low - row * items) * table.dtype.itemsize
+        runs.add(places[origin] + part_low - low[origin], addresses, part_high - part_low, table.dtype, table)
+
+    def _add_rows(self, runs: Runs, shard: int, places: Offsets, local: Offsets, field: str) -> None:
+        block_rows = self._reader(shard).block_rows
+        blocks = np.searchsorted(block_rows, local, side="right") - 1
+        for block in np.unique(blocks).tolist():
+            extents = self._extents(shard, block, field)
+            some = blocks == block
+            row = local[some] - block_rows[block]
+            runs.add(places[some], extents.address + extents.starts[row], extents.lengths[row], extents.dtype, extents)
+
+    def _add_windows(self, runs: Runs, shard: int, places: Offsets, low: Offsets, high: Offsets, field: str) -> None:
+        """Windows inside one shard, cut where storage blocks end and, unless the block is flat, where rows end."""
+        reader = self._reader(shard)
+        offsets = reader.index.offsets
+        origin, blocks, low, high = split_at(offsets[reader.block_rows], low_in := low, high)
+        places = places[origin] + low - low_in[origin]
+        for block in np.unique(blocks).tolist():
+            extents = self._extents(shard, block, field)
+            some = blocks == block
+            first = int(reader.block_rows[block])
+            block_offsets = offsets[first : int(reader.block_rows[block + 1]) + 1]
+            if field != "tokens" and not np.array_equal(extents.lengths, np.diff(block_offsets)):
+                raise DataError(
+                    f"{reader.where}: rows of field {field!r} are not as long as their tokens; it has no windows"
+                )
+            at, a, b, size = places[some], low[some], high[some], extents.dtype.itemsize
+            if extents.is_flat:
+                addresses = extents.address + int(extents.starts[0]) + (a - block_offsets[0]) * size
+            else:
+                window, row, part, b = split_at(block_offsets, a, b)
+                at, a = at[window] + part - a[window], part
+                addresses = extents.address + extents.starts[row] + (a - block_offsets[row]) * size
+            runs.add(at, addresses, b - a, extents.dtype, extents)
+
+    # ---- shards ----
+
+    def _table(self, shards: Offsets, field: str) -> AddressTable | None:
+        """The table of addresses with all of ``shards`` in it; None where a shard is not one raw block."""
+        self._check_process()
+        table = self._tables.get(field)
+        if table is None or (table.is_full and not table.known[shards].all()):
+            table = self._tables[field] = AddressTable(len(self.manifest.shards), _MAX_OPEN_SHARDS)
+        unknown = shards[~table.known[shards]]
+        for shard in np.unique(unknown).tolist() if len(unknown) else ():
+            if len(self._reader(shard).block_rows) != 2:
+                return None
+            extents = self._extents(shard, 0, field)
+            if not extents.mapped:
+                return None
+            table.add(shard, extents)
+        return table
+
+    def _reader(self, shard: int) -> ShardReader:
+        self._check_process()
+        return self._readers.get(shard, lambda: self._open_shard(shard), lambda _: 0)
+
+    def _open_shard(self, shard: int) -> ShardReader:
+        info = self.manifest.shards[shard]
+        if self._indexes is not None:
+            index = self._indexes[shard]
+        elif info.index is not None:
+            where = str(self.folder.at(info.index.name))
+            index = ShardIndex.from_bytes(self.folder.read(info.index.name), where)
+        else:
+            raise DataError(f"{self.folder.at(info.name)}: the manifest names no row index; run 'tokenyard index'")
+        if (index.num_rows, index.num_tokens) != (info.num_rows, info.num_tokens):
+            raise DataError(
+                f"{self.folder.at(info.name)}: its index counts {index.num_rows} rows and {index.num_tokens} tokens, the manifest "
+                f"{info.num_rows} and {info.num_tokens}; they don't belong together, restore the corpus"
+            )
+        for file in info.files:
+            if (size := self.folder.size(file.name)) != file.bytes:
+                raise DataError(
+                    f"{self.folder.at(file.name)}: {size} bytes, the manifest says {file.bytes}; the shard was cut or replaced"
+                )
+        return self._format.open_shard(self.folder, info, index, self.schema)
+
+    def _extents(self, shard: int, block: int, field: str) -> Extents:
+        reader = self._reader(shard)
+        if field != "tokens":
+            self._dtype(field)
+        return self._blocks.get(
+            (shard, block, field), lambda: reader.extents(block, field), lambda e: 0 if e.mapped else e.buffer.nbytes
+        )
+
+    def _dtype(self, field: str) -> np.dtype[Any]:
+        if field == "tokens":
+            return np.dtype(self.schema.token_dtype)
+        type = self.schema.fields.get(field)
+        if type is None or not type.is_list:
+            lists = [n for n, t in self.schema.fields.items() if t.is_list]
+            raise SchemaError(f"{self!r} has no list field {field!r}; it has {', '.join(lists) or 'none'}")
+        return type.dtype
+
+    def _check_process(self) -> None:
+        """After a fork, begin with caches of our own: another thread may have held the parent's locks."""
+        if self._pid != os.getpid():
+            self._reset()
+
+    def _checked_row(self, i: int) -> int:
+        row = i + len(self) if i < 0 else i
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {i} is not within the {len(self)} rows of {self!r}")
+        return int(row)
+
+
+def _cumulative(counts: Sequence[int]) -> Offsets:
+    return offsets_of(np.array(counts, np.int64))
+
+
+def _pieces(reader: ShardReader, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Rows start .. stop cut at storage blocks, and inside them at whole digest blocks and a bounded number of tokens."""
+    while start < stop:
+        block = int(np.searchsorted(reader.block_rows, start, side="right")) - 1
+        end = min(stop, int(reader.block_rows[block + 1]), start + _BATCH_ROWS)
+        yield from iter_pieces(reader, start, end, BATCH_TOKENS)
+        start = end

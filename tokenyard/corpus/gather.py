@@ -1,0 +1,111 @@
+"""The one way that items are copied out of storage: many runs of bytes, from any buffers, in two numpy calls.
+
+Every run is known by its absolute memory address, so runs from any number of shards are copied by one operation. Runs of
+one length are items of a single strided array over the span of all buffers, taken by fancy index; runs of other lengths
+are joined as slices of a memory view. Callers keep the buffers alive, and have checked that each run lies inside one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenyard.rows import Array, Offsets
+
+#: numpy refuses arrays whose shape times item size passes 2^63; a span of addresses is below 2^47.
+_MAX_ITEM_BYTES = 1 << 15
+
+
+def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]:
+    """The runs of bytes at ``addresses``, each ``num_bytes`` long (one number, or int64[n]), one after another."""
+    if len(addresses) == 0:
+        return np.empty(0, np.uint8)
+    low = int(addresses.min())
+    if isinstance(num_bytes, int):
+        if num_bytes == 0:
+            return np.empty(0, np.uint8)
+        if num_bytes <= _MAX_ITEM_BYTES:
+            span = int(addresses.max()) - low + 1
+            return _memory(low, span, f"|V{num_bytes}", (1,))[addresses - low].view(np.uint8)
+    ends = addresses + num_bytes
+    view = _memory(low, int(ends.max()) - low, "|u1", None).data
+    slices = [view[a:b] for a, b in zip((addresses - low).tolist(), (ends - low).tolist(), strict=True)]
+    return np.frombuffer(b"".join(slices), np.uint8)
+
+
+def split_at(boundaries: Offsets, low: Offsets, high: Offsets) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Cut the ranges low .. high, each of one item at least, at ``boundaries`` (increasing; equal ones are empty pieces).
+
+    Returns four arrays, one entry a part: the range it comes from, the piece it lies in, and its own low and high. Parts
+    of a range follow one another.
+    """
+    first = np.searchsorted(boundaries, low, side="right") - 1
+    last = np.searchsorted(boundaries, high - 1, side="right") - 1
+    if (first == last).all():
+        return np.arange(len(low)), first, low, high
+    counts = last - first + 1
+    origin = np.repeat(np.arange(len(low)), counts)
+    within = np.arange(len(origin)) - np.repeat(np.cumsum(counts) - counts, counts)
+    piece = first[origin] + within
+    part_low = np.maximum(low[origin], boundaries[piece])
+    part_high = np.minimum(high[origin], boundaries[piece + 1])
+    kept = part_low < part_high
+    return origin[kept], piece[kept], part_low[kept], part_high[kept]
+
+
+class Runs:
+    """Collects runs in any order, each with the place of its first item in the result, and copies them all."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Offsets, Offsets, Offsets, np.dtype[Any]]] = []
+        self._alive: list[object] = []
+
+    def add(self, places: Offsets, addresses: Offsets, lengths: Offsets, dtype: np.dtype[Any], owner: object) -> None:
+        """Add runs of ``lengths`` items of ``dtype``; ``owner`` keeps the memory alive until the copy is made."""
+        self._parts.append((places, addresses, lengths, dtype))
+        self._alive.append(owner)
+
+    def copy(self, default: np.dtype[Any]) -> tuple[Array, Offsets]:
+        """All items in the order of their places, flat, and the length of each run; native byte order.
+
+        Items of several dtypes are brought to one that holds them all; ``default`` is the dtype of no runs.
+        """
+        dtypes = {dtype for *_, dtype in self._parts}
+        if not dtypes:
+            return np.empty(0, default), np.empty(0, np.int64)
+        if len(dtypes) > 1:
+            return self._copy_mixed(np.result_type(*dtypes))
+        dtype = dtypes.pop()
+        places, addresses, lengths = (np.concatenate(a) for a in zip(*[p[:3] for p in self._parts], strict=True))
+        order = np.argsort(places, kind="stable")
+        addresses, lengths = addresses[order], lengths[order]
+        return _items(addresses, lengths, dtype), lengths
+
+    def _copy_mixed(self, common: np.dtype[Any]) -> tuple[Array, Offsets]:
+        flat: list[tuple[int, Array]] = []
+        for places, addresses, lengths, dtype in self._parts:
+            items = _items(addresses, lengths, dtype).astype(common)
+            flat += zip(places.tolist(), np.split(items, np.cumsum(lengths)[:-1]), strict=True)
+        flat.sort(key=lambda entry: entry[0])
+        return np.concatenate([a for _, a in flat]), np.array([len(a) for _, a in flat], np.int64)
+
+
+def _items(addresses: Offsets, lengths: Offsets, dtype: np.dtype[Any]) -> Array:
+    size = dtype.itemsize
+    same = len(lengths) > 0 and int(lengths[0]) * size if (lengths == lengths[0]).all() else lengths * size
+    items = copy_runs(addresses, same).view(dtype)
+    return items if dtype.isnative else items.astype(dtype.newbyteorder("="))
+
+
+class _Memory:
+    """Memory of this process, handed to numpy by address."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
+
+
+def _memory(address: int, count: int, typestr: str, strides: tuple[int, ...] | None) -> Array:
+    interface = {"version": 3, "shape": (count,), "typestr": typestr, "data": (address, True), "strides": strides}
+    return np.asarray(_Memory(interface))

@@ -1,0 +1,173 @@
+"""What a storage format is: how one shard is written and how one is read. Everything else is shared.
+
+Rolling over shards, validation, atomic publishing and the manifest belong to ``tokenyard.corpus``; batches, windows and
+gathers work on extent tables. So a format is one small file: subclass Format, and register the instance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from tokenyard.errors import ConfigError
+from tokenyard.formats.extents import Extents
+from tokenyard.formats.index import ShardIndex
+from tokenyard.manifest import FileInfo, Manifest, ShardInfo
+from tokenyard.rows import Offsets, RowBatch
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder
+
+
+class FormatOptions(BaseModel):
+    """Options of a writer. A format's own options model adds to these."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shard_bytes: int = Field(
+        default=64 << 20,
+        ge=1,
+        description="Bytes of tokens and fields, before compression, after which a new shard begins.",
+    )
+
+
+class Split(BaseModel):
+    """How one long array of other people's tokens is cut into rows: every ``length`` tokens, or after each ``eos``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    length: int | None = Field(default=None, ge=1)
+    eos: int | None = Field(default=None, ge=0)
+
+    def model_post_init(self, _: Any) -> None:
+        """Exactly one of the two is set."""
+        if (self.length is None) == (self.eos is None):
+            raise ValueError("split takes exactly one of 'length' and 'eos'")
+
+
+class ReadOptions(BaseModel):
+    """What a corpus that others made doesn't say itself. Ignored for corpora with a manifest of ours, which say all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: str | None = Field(default=None, description="The column, key or tar extension that holds the tokens.")
+    token_dtype: str | None = Field(default=None, description="The dtype of tokens kept as bare bytes.")
+    fields: tuple[str, ...] | None = Field(default=None, description="The extra columns to keep; all when not given.")
+    split: Split | None = Field(default=None, description="How one long array is cut into rows.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenShard:
+    """What a writer made: its files (the tokens' own first), its row index, and what to remember of it."""
+
+    files: tuple[FileInfo, ...]
+    index: ShardIndex
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovered:
+    """A corpus that others made: its schema and its shards (rows and tokens still unknown: index them with ``scan``)."""
+
+    schema: Schema
+    shards: tuple[ShardSource, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardSource:
+    """One shard that others made: its files, the tokens' own first, and what the format must know to scan it."""
+
+    files: tuple[FileInfo, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ShardReader(ABC):
+    """Random access to one shard.
+
+    ``index.offsets`` gives the rows' cumulative token counts. ``block_rows`` (int64[blocks + 1]) says at which rows the
+    shard's storage blocks begin; it must increase from 0 to the number of rows.
+    """
+
+    def __init__(self, where: str, index: ShardIndex, block_rows: Offsets | None = None) -> None:
+        self.where = where
+        self.index = index
+        self.block_rows = np.array([0, index.num_rows], np.int64) if block_rows is None else block_rows
+
+    @abstractmethod
+    def extents(self, block: int, field: str = "tokens") -> Extents:
+        """The extent table of one storage block, of the tokens or of another list field of numbers.
+
+        Decodes when the block is not raw; the caller caches. Raises DataError that names shard and row.
+        """
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> RowBatch:
+        """Rows start .. stop with every field of the schema, for conversion. Raises DataError."""
+
+
+class Format(ABC):
+    """A storage format: stateless, one instance registered under its name."""
+
+    name: str
+    #: The suffix of shard files, with its dot.
+    suffix: str
+    #: One line for listings: what it is good for.
+    summary: str
+    Options: type[FormatOptions] = FormatOptions
+    #: The largest file that the native layout allows, if it has a limit.
+    max_file_bytes: int | None = None
+
+    @abstractmethod
+    def write_shard(
+        self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
+    ) -> WrittenShard:
+        """Publish one shard under the name ``stem`` + suffix. The same rows and options must give the same bytes."""
+
+    @abstractmethod
+    def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
+        """A reader of one shard. Cheap: no token is read. Raises DataError when sizes are not as promised."""
+
+    def finish(self, folder: Folder, manifest: Manifest) -> None:
+        """Write what the native layout needs beside the shards, right before the manifest."""
+        del folder, manifest
+
+    @abstractmethod
+    def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
+        """Recognize a corpus that others made, among ``names`` (sorted, relative to the folder); None when it is not ours.
+
+        Reads headers only, writes nothing. Raises DataError when it is this format but damaged, or lacks the tokens.
+        """
+
+    @abstractmethod
+    def scan(self, folder: Folder, shard: ShardSource, schema: Schema) -> ShardIndex:
+        """Build the row index of a shard that others made. Raises DataError that names shard and row."""
+
+    def options(self, values: Mapping[str, Any] | FormatOptions | None = None) -> FormatOptions:
+        """Writer options from plain values. Raises ConfigError that names the option and what is known."""
+        if isinstance(values, FormatOptions):
+            return values
+        values = dict(values or {})
+        known = self.Options.model_fields
+        if unknown := sorted(set(values) - set(known)):
+            raise ConfigError(
+                f"format {self.name} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+            )
+        try:
+            return self.Options(**values)
+        except ValueError as e:
+            raise ConfigError(f"options of format {self.name}: {e}") from None
+
+
+def iter_pieces(reader: ShardReader, start: int, stop: int, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Cut rows start .. stop into runs of at most ``max_tokens`` tokens (but at least one row)."""
+    offsets = reader.index.offsets
+    while start < stop:
+        end = int(np.searchsorted(offsets, offsets[start] + max_tokens, side="right")) - 1
+        end = min(max(end, start + 1), stop)
+        yield start, end
+        start = end

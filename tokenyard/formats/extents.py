@@ -1,0 +1,68 @@
+"""The extent table: where each row's tokens lie in the bytes of one storage block.
+
+Above it no code knows the format. A raw shard is one block whose buffer is a memory map; a compressed shard or a
+Parquet row group is one whose buffer was decoded. The same table serves every field of fixed-width items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenyard.errors import DataError
+from tokenyard.rows import Array, Offsets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extents:
+    """Rows of one storage block.
+
+    ``buffer``: uint8[bytes], contiguous. ``starts``: int64[k], the byte where each row begins. ``lengths``: int64[k], its
+    items, each of ``dtype`` (any byte order). ``mapped``: the buffer is a map of a file and costs no memory of its own.
+    """
+
+    buffer: NDArray[np.uint8]
+    starts: Offsets
+    lengths: Offsets
+    dtype: np.dtype[np.generic]
+    mapped: bool
+
+    def check(self, where: str) -> Extents:
+        """This table, if every row lies inside the buffer. Raises DataError that names ``where`` and the row."""
+        ends = self.starts + self.lengths * self.dtype.itemsize
+        bad = (self.starts < 0) | (self.lengths < 0) | (ends > len(self.buffer))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise DataError(
+                f"{where}: row {row} of the block would lie at bytes {int(self.starts[row])} .. {int(ends[row])}, outside its "
+                f"{len(self.buffer)} bytes; the shard or its index is damaged"
+            )
+        return self
+
+    @cached_property
+    def address(self) -> int:
+        """The memory address of the buffer's first byte."""
+        return int(self.buffer.__array_interface__["data"][0])
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether each row begins where the one before it ends, so that a run of rows is one run of bytes."""
+        ends = self.starts[:-1] + self.lengths[:-1] * self.dtype.itemsize
+        return bool(np.array_equal(self.starts[1:], ends))
+
+    def items(self, start: int, stop: int) -> Array:
+        """The items of rows start .. stop, flat; shares the buffer's memory where the rows lie together."""
+        if stop <= start:
+            return np.empty(0, self.dtype)
+        size = self.dtype.itemsize
+        if self.is_flat:
+            first = int(self.starts[start])
+            last = int(self.starts[stop - 1]) + int(self.lengths[stop - 1]) * size
+            return self.buffer[first:last].view(self.dtype)
+        view = self.buffer.data
+        begins = self.starts[start:stop].tolist()
+        ends = (self.starts[start:stop] + self.lengths[start:stop] * size).tolist()
+        return np.frombuffer(b"".join([view[a:b] for a, b in zip(begins, ends, strict=True)]), self.dtype)

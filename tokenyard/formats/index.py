@@ -1,0 +1,86 @@
+"""The row index of one shard: a few named arrays of whole numbers, kept small.
+
+``offsets`` (int64[rows + 1], cumulative tokens) is always there; formats add what they need, such as ``starts``, the byte
+where each row's tokens begin. An array that grows evenly is kept as two numbers, so a shard of packed rows has an index
+of a few hundred bytes. On disk: the line ``TYINDEX1``, a line of JSON, then the other arrays as little-endian u64.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tokenyard.errors import DataError
+from tokenyard.rows import Offsets
+
+_MAGIC = b"TYINDEX1\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardIndex:
+    """``arrays`` of int64 by name, and ``meta``: JSON values that the format needs to read the shard."""
+
+    arrays: Mapping[str, Offsets]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def offsets(self) -> Offsets:
+        """int64[rows + 1]: cumulative tokens."""
+        return self.arrays["offsets"]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the shard."""
+        return len(self.offsets) - 1
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in the shard."""
+        return int(self.offsets[-1])
+
+    def to_bytes(self) -> bytes:
+        """The index as it lies on disk."""
+        head: dict[str, Any] = {}
+        body = []
+        for name in sorted(self.arrays):
+            array = np.asarray(self.arrays[name], np.int64)
+            step = int(array[1] - array[0]) if len(array) > 1 else 0
+            if len(array) and (len(array) < 3 or bool((np.diff(array) == step).all())):
+                head[name] = {"count": len(array), "first": int(array[0]), "step": step}
+            else:
+                head[name] = {"count": len(array)}
+                body.append(array.astype("<u8").tobytes())
+        line = json.dumps({"arrays": head, "meta": dict(self.meta)}, sort_keys=True).encode()
+        return _MAGIC + line + b"\n" + b"".join(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> ShardIndex:
+        """The inverse. Raises DataError that names ``where`` when it is cut, damaged, or not increasing."""
+        try:
+            if not data.startswith(_MAGIC):
+                raise ValueError("it does not begin with TYINDEX1")
+            end = data.index(b"\n", len(_MAGIC))
+            head = json.loads(data[len(_MAGIC) : end])
+            arrays: dict[str, Offsets] = {}
+            position = end + 1
+            for name, entry in head["arrays"].items():
+                count = int(entry["count"])
+                if "first" in entry:
+                    arrays[name] = int(entry["first"]) + int(entry["step"]) * np.arange(count, dtype=np.int64)
+                    continue
+                if count < 0 or position + 8 * count > len(data):
+                    raise ValueError(f"array {name!r} of {count} numbers goes past the end")
+                arrays[name] = np.frombuffer(data, "<i8", count, position)
+                position += 8 * count
+            if position != len(data):
+                raise ValueError(f"{len(data) - position} bytes too many")
+            offsets = arrays["offsets"]
+            if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+                raise ValueError("row offsets do not increase from 0")
+        except (ValueError, KeyError, TypeError) as e:
+            raise DataError(f"{where}: damaged row index ({e}); rebuild it with 'tokenyard index'") from None
+        return cls(arrays=arrays, meta=head.get("meta", {}))
