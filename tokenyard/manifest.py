@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tokenyard.digest import Digests
@@ -59,11 +59,16 @@ class ShardInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a row is: a document, or a packed sequence of ``seq_len`` tokens whose document lengths lie in a field."""
+    """What a row is: a document, or a packed sequence of ``seq_len`` tokens whose document lengths lie in a field.
+
+    Where ``pad_token_id`` is set, rows that their documents don't fill end in padding: the tokens past the sum of their
+    document lengths.
+    """
 
     kind: str = "documents"
     seq_len: int | None = None
     lengths_field: str | None = None
+    pad_token_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +113,7 @@ class Manifest:
             "digest": self.digests.tokens if self.digests else None,
             "field_digests": dict(self.digests.fields) if self.digests else None,
             "schema": self.schema.to_dict(),
-            "layout": {
-                "kind": self.layout.kind,
-                "seq_len": self.layout.seq_len,
-                "lengths_field": self.layout.lengths_field,
-            },
+            "layout": asdict(self.layout),
             "provenance": dict(self.provenance),
             "meta": dict(self.meta),
         }
@@ -194,12 +195,16 @@ class _Checker:
             return Schema()
 
     def _layout(self, data: dict[str, Any]) -> Layout:
-        kind, seq_len, lengths = data.get("kind"), data.get("seq_len"), data.get("lengths_field")
+        kind, seq_len = data.get("kind"), data.get("seq_len")
         if kind not in ("documents", "packed"):
             self._problems.append(f"layout.kind: expected documents or packed, found {kind!r}")
         if kind == "packed" and (not isinstance(seq_len, int) or seq_len < 1):
             self._problems.append(f"layout.seq_len: expected a whole number from 1 on, found {seq_len!r}")
-        return Layout(kind=kind or "documents", seq_len=seq_len, lengths_field=lengths)
+        try:
+            return Layout(**data)
+        except TypeError as e:
+            self._problems.append(f"layout: {e}")
+            return Layout()
 
     def _digests(self, data: dict[str, Any]) -> Digests | None:
         digest, fields = data.get("digest"), data.get("field_digests")

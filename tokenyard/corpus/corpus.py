@@ -145,6 +145,16 @@ class Corpus:
                 yield reader.rows(a, b)
             start = end
 
+    def row_at(self, token: int) -> tuple[int, int]:
+        """The row that holds a position of the token stream, and the position inside it. Raises IndexError."""
+        if not 0 <= token < self.num_tokens:
+            raise IndexError(f"token {token} is not within the {self.num_tokens} tokens of {self!r}")
+        shard = int(np.searchsorted(self._token_starts, token, side="right")) - 1
+        offsets = self._reader(shard).index.offsets
+        local = token - int(self._token_starts[shard])
+        row = int(np.searchsorted(offsets, local, side="right")) - 1
+        return int(self._row_starts[shard]) + row, local - int(offsets[row])
+
     def row_lengths(self, start: int = 0, stop: int | None = None) -> Offsets:
         """int64[stop - start]: the tokens in each of these rows. Reads indexes only."""
         stop = len(self) if stop is None else stop
