@@ -77,7 +77,8 @@ def verify(
         problems += [f"the rows differ from the manifest's digest: {d}" for d in expected.differences(digests)]
     if against is not None:
         other = against if isinstance(against, Corpus) else open_corpus(against)
-        promised, other_problems = other.manifest.digests, []
+        promised = other.manifest.digests
+        other_problems: list[str] = []
         if promised is None:
             promised, other_problems = _read_rows(other, num_workers, None)
         problems += [f"{other.folder.path}: {p}" for p in other_problems]
@@ -100,7 +101,7 @@ def verify(
 def _read_rows(corpus: Corpus, num_workers: int, on_progress: OnProgress | None) -> tuple[Digests | None, list[str]]:
     """The digests of all rows, or None and what stood in the way."""
     begun = time.monotonic()
-    tasks = list(plan_readable(corpus))
+    tasks = list(_plan_readable(corpus))
     found: dict[int, _Outcome] = {}
     rows = tokens = 0
     for number, outcome in run_tasks(_check_rows, corpus, tasks, num_workers):
@@ -119,7 +120,7 @@ def _read_rows(corpus: Corpus, num_workers: int, on_progress: OnProgress | None)
     return combine(leaves or [digest_rows(corpus)]), []
 
 
-def plan_readable(corpus: Corpus) -> list[range]:
+def _plan_readable(corpus: Corpus) -> list[range]:
     """Runs of rows to check, each about 64 MiB; runs of equal row counts where an index can't be read."""
     try:
         return list(plan_rows(corpus, 64 << 20, np.dtype(corpus.schema.token_dtype).itemsize))
