@@ -7,13 +7,14 @@ vectorized over shards and blocks, and copy all of them at once.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.corpus.addresses import AddressTable
+from tokenyard.corpus.addresses import Addresses, regular_shape
 from tokenyard.corpus.cache import BoundedCache
 from tokenyard.corpus.gather import Runs, split_at
 from tokenyard.digest import DIGEST_BLOCK_ROWS
@@ -55,21 +56,25 @@ class Corpus:
         self._cache_bytes = cache_bytes
         self._row_starts = _cumulative([s.num_rows for s in manifest.shards])
         self._token_starts = _cumulative([s.num_tokens for s in manifest.shards])
+        self._row_ends = self._row_starts[1:].astype(np.uint64)
+        self._token_ends = self._token_starts[1:].astype(np.uint64)
         self._reset()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._readers: BoundedCache[ShardReader] = BoundedCache(0, _MAX_OPEN_SHARDS)
         self._blocks: BoundedCache[Extents] = BoundedCache(self._cache_bytes, _MAX_OPEN_SHARDS)
-        self._tables: dict[str, AddressTable] = {}
+        self._row_tables: dict[str, Addresses] = {}
+        self._token_tables: dict[str, Addresses] = {}
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("folder", "manifest", "_format", "_indexes", "_cache_bytes", "_row_starts", "_token_starts")
-        return {name: self.__dict__[name] for name in kept}
+        return {name: self.__dict__[name] for name in ("folder", "manifest", "_format", "_indexes", "_cache_bytes")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._reset()
+        self.__init__(  # type: ignore[misc]
+            state["folder"], state["manifest"], state["_format"], state["_indexes"], cache_bytes=state["_cache_bytes"]
+        )
 
     def __repr__(self) -> str:
         return f"Corpus({str(self.folder.path)!r}, {self.format}, {len(self)} rows, {self.num_tokens} tokens)"
@@ -175,18 +180,19 @@ class Corpus:
         ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
         """
         rows = np.asarray(rows, np.int64)
+        # Seen as unsigned, a negative row is past the end.
+        shards = np.searchsorted(self._row_ends, rows.view(np.uint64), side="right")
+        table = self._row_table(field)
+        if table is not None and (taken := table.take(shards, rows, table.count)) is not None:
+            return _native(taken.view(table.dtype)), np.arange(len(rows) + 1) * table.count
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
-        shards = np.searchsorted(self._row_starts, rows, side="right") - 1
         local = rows - self._row_starts[shards]
-        table = self._table(shards, field)
         runs = Runs()
-        if table is not None and (base := table.base[shards]).all() and table.dtype is not None:
-            runs.add(np.arange(len(rows)), base + local * table.stride[shards], table.items[shards], table.dtype, table)
-        else:
-            for shard in np.unique(shards).tolist():
-                at = np.flatnonzero(shards == shard)
-                self._add_rows(runs, shard, at, local[at], field)
+        for shard in np.unique(shards).tolist():
+            at = np.flatnonzero(shards == shard)
+            self._add_rows(runs, shard, at, local[at], field)
+            self._enter(shard, field)
         flat, lengths = runs.copy(self._dtype(field))
         return flat, offsets_of(lengths)
 
@@ -197,6 +203,12 @@ class Corpus:
         long as the tokens'. Raises IndexError for windows outside the corpus.
         """
         starts = np.asarray(starts, np.int64)
+        shards = np.searchsorted(self._token_ends, starts.view(np.uint64), side="right")
+        table = self._token_table(field)
+        if table is not None and self._inside(shards, starts, length):
+            taken = table.take(shards, starts, length)
+            if taken is not None:
+                return _native(taken.view(table.dtype)).reshape(len(starts), length)
         if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self.num_tokens):
             raise IndexError(
                 f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
@@ -204,43 +216,45 @@ class Corpus:
             )
         if not len(starts) or not length:
             return np.empty((len(starts), length), self._dtype(field))
+        runs = Runs()
         window, shards, low, high = split_at(self._token_starts, starts, starts + length)
         places = window * length + (low - starts[window])
-        table = self._table(shards, field)
-        runs = Runs()
-        if table is not None and table.dtype is not None and (flat := table.flat[shards]).all():
-            addresses = flat + (low - self._token_starts[shards]) * table.dtype.itemsize
-            runs.add(places, addresses, high - low, table.dtype, table)
-        elif table is not None and table.dtype is not None and self._is_regular(table, shards):
-            self._add_regular(runs, table, places, shards, low, high)
-        else:
+        regular = self._row_table(field)
+        if regular is None or not self._add_regular(runs, regular, places, shards, low, high):
             for shard in np.unique(shards).tolist():
                 at = np.flatnonzero(shards == shard)
                 begin = self._token_starts[shard]
                 self._add_windows(runs, shard, places[at], low[at] - begin, high[at] - begin, field)
+                self._enter(shard, field)
         return runs.copy(self._dtype(field))[0].reshape(len(starts), length)
 
-    def _is_regular(self, table: AddressTable, shards: Offsets) -> bool:
-        items = table.items[shards]
-        return bool(items[0]) and bool((items == items[0]).all()) and bool(table.base[shards].all())
+    def _inside(self, shards: Offsets, starts: Offsets, length: int) -> bool:
+        """Whether every window lies in one shard."""
+        if not len(shards) or int(shards.max()) >= len(self._token_ends):
+            return False
+        return bool((starts + length <= self._token_starts[shards + 1]).all())
 
     def _add_regular(
-        self, runs: Runs, table: AddressTable, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
-    ) -> None:
-        """Windows over rows of one length, cut where rows end by arithmetic alone."""
-        assert table.dtype is not None
-        items = int(table.items[shards[0]])
+        self, runs: Runs, table: Addresses, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
+    ) -> bool:
+        """Windows over rows of one length, cut where rows end by arithmetic alone; False when some shard is not so."""
+        origin = table.origin[shards]
+        items = table.count
+        if int(origin.min()) + (1 << 62) < 0 or items == 0:
+            return False
         begin = self._token_starts[shards]
         low, high = low - begin, high - begin
         first = low // items
         counts = (high - 1) // items - first + 1
-        origin = np.repeat(np.arange(len(low)), counts)
-        row = first[origin] + np.arange(len(origin)) - np.repeat(np.cumsum(counts) - counts, counts)
-        part_low = np.maximum(low[origin], row * items)
-        part_high = np.minimum(high[origin], (row + 1) * items)
-        shard = shards[origin]
-        addresses = table.base[shard] + row * table.stride[shard] + (part_low - row * items) * table.dtype.itemsize
-        runs.add(places[origin] + part_low - low[origin], addresses, part_high - part_low, table.dtype, table)
+        part = np.repeat(np.arange(len(low)), counts)
+        row = first[part] + np.arange(len(part)) - np.repeat(np.cumsum(counts) - counts, counts)
+        part_low = np.maximum(low[part], row * items)
+        part_high = np.minimum(high[part], (row + 1) * items)
+        rows = row + self._row_starts[shards[part]]
+        inside = (part_low - row * items) * table.dtype.itemsize
+        addresses = table.low + origin[part] + rows * table.stride + inside
+        runs.add(places[part] + part_low - low[part], addresses, part_high - part_low, table.dtype, table)
+        return True
 
     def _add_rows(self, runs: Runs, shard: int, places: Offsets, local: Offsets, field: str) -> None:
         block_rows = self._reader(shard).block_rows
@@ -277,21 +291,47 @@ class Corpus:
 
     # ---- shards ----
 
-    def _table(self, shards: Offsets, field: str) -> AddressTable | None:
-        """The table of addresses with all of ``shards`` in it; None where a shard is not one raw block."""
+    def _row_table(self, field: str) -> Addresses | None:
         self._check_process()
-        table = self._tables.get(field)
-        if table is None or (table.is_full and not table.known[shards].all()):
-            table = self._tables[field] = AddressTable(len(self.manifest.shards), _MAX_OPEN_SHARDS)
-        unknown = shards[~table.known[shards]]
-        for shard in np.unique(unknown).tolist() if len(unknown) else ():
-            if len(self._reader(shard).block_rows) != 2:
-                return None
-            extents = self._extents(shard, 0, field)
-            if not extents.mapped:
-                return None
-            table.add(shard, extents)
-        return table
+        return self._row_tables.get(field)
+
+    def _token_table(self, field: str) -> Addresses | None:
+        self._check_process()
+        return self._token_tables.get(field)
+
+    def _enter(self, shard: int, field: str) -> None:
+        """Put a raw shard into the tables of addresses, so that the next batch finds its rows without a loop."""
+        if len(self._reader(shard).block_rows) != 2:
+            return
+        extents = self._extents(shard, 0, field)
+        if not extents.mapped or not len(extents.starts):
+            return
+        with self._lock:
+            if extents.is_flat and (field == "tokens" or self._is_per_token(shard, extents)):
+                size = extents.dtype.itemsize
+                first = int(self._token_starts[shard])
+                self._enter_in(self._token_tables, field, shard, first, extents, (size, 1))
+            if shape := regular_shape(extents):
+                self._enter_in(self._row_tables, field, shard, int(self._row_starts[shard]), extents, shape)
+
+    def _enter_in(
+        self,
+        tables: dict[str, Addresses],
+        field: str,
+        shard: int,
+        first: int,
+        extents: Extents,
+        shape: tuple[int, int],
+    ) -> None:
+        table = tables.get(field)
+        if table is None or len(table.owners) >= _MAX_OPEN_SHARDS:
+            table = Addresses.empty(len(self.manifest.shards), *shape, extents.dtype)
+        one_row = len(extents.starts) == 1 and shape[1] == table.count
+        if extents.dtype == table.dtype and (one_row or shape == (table.stride, table.count)):
+            tables[field] = table.with_shard(shard, first, extents)
+
+    def _is_per_token(self, shard: int, extents: Extents) -> bool:
+        return bool(np.array_equal(extents.lengths, np.diff(self._reader(shard).index.offsets)))
 
     def _reader(self, shard: int) -> ShardReader:
         self._check_process()
@@ -345,6 +385,10 @@ class Corpus:
         if not 0 <= row < len(self):
             raise IndexError(f"row {i} is not within the {len(self)} rows of {self!r}")
         return int(row)
+
+
+def _native(items: Array) -> Array:
+    return items if items.dtype.isnative else items.astype(items.dtype.newbyteorder("="))
 
 
 def _cumulative(counts: Sequence[int]) -> Offsets:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenyard.rows import Array, Offsets
 
 #: numpy refuses arrays whose shape times item size passes 2^63; a span of addresses is below 2^47.
-_MAX_ITEM_BYTES = 1 << 15
+MAX_ITEM_BYTES = 1 << 15
 
 
 def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]:
@@ -26,13 +26,18 @@ def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]
     if isinstance(num_bytes, int):
         if num_bytes == 0:
             return np.empty(0, np.uint8)
-        if num_bytes <= _MAX_ITEM_BYTES:
-            span = int(addresses.max()) - low + 1
-            return _memory(low, span, f"|V{num_bytes}", (1,))[addresses - low].view(np.uint8)
+        if num_bytes <= MAX_ITEM_BYTES:
+            high = int(addresses.max()) + num_bytes
+            return memory_items(low, high, num_bytes)[addresses - low].view(np.uint8)
     ends = addresses + num_bytes
     view = _memory(low, int(ends.max()) - low, "|u1", None).data
     slices = [view[a:b] for a, b in zip((addresses - low).tolist(), (ends - low).tolist(), strict=True)]
     return np.frombuffer(b"".join(slices), np.uint8)
+
+
+def memory_items(low: int, high: int, num_bytes: int) -> Array:
+    """Memory from address ``low`` to ``high`` as items of ``num_bytes``, one beginning at every byte."""
+    return _memory(low, high - low - num_bytes + 1, f"|V{num_bytes}", (1,))
 
 
 def split_at(boundaries: Offsets, low: Offsets, high: Offsets) -> tuple[Offsets, Offsets, Offsets, Offsets]:
