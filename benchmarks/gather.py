@@ -76,12 +76,18 @@ def main() -> None:
             corpus = write(Path(folder) / format, format, tokens, args.shards)
             for batch in (16, 64):
                 ours, numpys = measure(corpus, tokens, batch, args.repeats)
-                found.append({"format": format, "batch": batch, "samples/s": ours, "numpy": numpys, "ratio": ours / numpys})
+                found.append(
+                    {"format": format, "batch": batch, "samples/s": ours, "numpy": numpys, "ratio": ours / numpys}
+                )
     if args.json:
         print(json.dumps(found, indent=2))
         return
     for row in found:
-        print("{format:12} batch {batch:3}  {samples/s:12,.0f} samples/s  numpy {numpy:12,.0f}  ratio {ratio:.2f}".format(**row))
+        print(
+            "{format:12} batch {batch:3}  {samples/s:12,.0f} samples/s  numpy {numpy:12,.0f}  ratio {ratio:.2f}".format(
+                **row
+            )
+        )
 
 
 if __name__ == "__main__":

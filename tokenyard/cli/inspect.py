@@ -20,13 +20,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to use.")]
 Read = Annotated[
     list[str] | None,
-    typer.Option("--read", metavar="KEY=VALUE", help="What a corpus of others doesn't say: tokens, token_dtype, split ..."),
+    typer.Option(
+        "--read", metavar="KEY=VALUE", help="What a corpus of others doesn't say: tokens, token_dtype, split ..."
+    ),
 ]
 
 
 def verify(
     path: Source,
-    against: Annotated[str | None, typer.Option(help="Another corpus, in any format, that must hold the same rows.")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another corpus, in any format, that must hold the same rows.")
+    ] = None,
     workers: Workers = 1,
     read: Read = None,
     json: Json = False,
@@ -36,9 +40,7 @@ def verify(
     Example: `tokenyard verify data/corpus-mds --against data/corpus-npy`
     """
     with progress("verify") as show:
-        report = verify_corpus(
-            path, against=against, num_workers=workers, read=parse_options(read), on_progress=show
-        )
+        report = verify_corpus(path, against=against, num_workers=workers, read=parse_options(read), on_progress=show)
     if json:
         print_json(report.to_dict())
     else:

@@ -21,7 +21,9 @@ Options = Annotated[
 ]
 Read = Annotated[
     list[str] | None,
-    typer.Option("--read", metavar="KEY=VALUE", help="What a corpus of others doesn't say: tokens, token_dtype, split ..."),
+    typer.Option(
+        "--read", metavar="KEY=VALUE", help="What a corpus of others doesn't say: tokens, token_dtype, split ..."
+    ),
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="YAML with the job's settings; arguments go before them.")
@@ -30,7 +32,9 @@ Destination = Annotated[str | None, typer.Argument(metavar="DST", help="The corp
 
 
 def convert(
-    src: Annotated[str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a URL.")] = None,
+    src: Annotated[
+        str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a URL.")
+    ] = None,
     dst: Destination = None,
     to: Annotated[str | None, typer.Option("--to", help="The format to write.")] = None,
     token_dtype: Annotated[str | None, typer.Option(help="Write tokens as uint16, uint32, int32 or int64.")] = None,
@@ -59,7 +63,9 @@ def pack(
     src: Annotated[str | None, typer.Argument(metavar="SRC", help="A corpus of documents.")] = None,
     dst: Destination = None,
     seq_len: Annotated[int | None, typer.Option(min=1, help="Tokens in each packed row.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="concat (cut the stream) or best_fit (split little, pad).")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="concat (cut the stream) or best_fit (split little, pad).")
+    ] = None,
     format: Annotated[str | None, typer.Option(help="The format to write; the source's unless given.")] = None,
     drop_field: Annotated[list[str] | None, typer.Option(help="A field of whole documents to leave out.")] = None,
     workers: Workers = None,
@@ -85,7 +91,12 @@ def pack(
 
 
 def _settings(
-    job: str, config: Path | None, given: dict[str, Any], overwrite: bool, option: list[str] | None, read: list[str] | None
+    job: str,
+    config: Path | None,
+    given: dict[str, Any],
+    overwrite: bool,
+    option: list[str] | None,
+    read: list[str] | None,
 ) -> dict[str, Any]:
     """A job's keyword arguments: those of the YAML, then those of the command line."""
     settings: dict[str, Any] = {}

@@ -8,9 +8,10 @@ from tokenyard.rows import Offsets
 
 
 def best_fit_decreasing(lengths: Offsets, capacity: int) -> list[list[int]]:
-    """Put pieces of ``lengths`` (each 1 .. capacity) into bins of ``capacity``: longest first, where the least room is left.
+    """Put pieces of ``lengths`` (each 1 .. capacity) into bins: longest first, where the least room is left.
 
-    Returns the pieces of each bin in their given order, bins in the order of their first piece. Ties go to the bin opened
+    Returns the pieces of each bin in their given order, bins in the order of their first piece. Ties go to the bin
+    opened
     last, then to the piece given first, so the result depends on the lengths alone.
     """
     bins: list[list[int]] = []

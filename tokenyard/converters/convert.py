@@ -31,7 +31,10 @@ from tokenyard.schema import TOKEN_DTYPES
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertReport:
-    """What a conversion did. ``source_digest`` was computed from the rows as read, ``digest`` from the rows read back."""
+    """What a conversion did.
+
+    ``source_digest`` is of the rows as they were read, ``digest`` of what was written, read back; they are equal.
+    """
 
     source: str
     destination: str
@@ -65,12 +68,15 @@ def convert(
 ) -> ConvertReport:
     """Write the rows of ``src``, in order and with every field, as a corpus of format ``to`` at ``dst``.
 
-    ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a source that
+    ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a source
+    that
     others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written don't depend on
     ``num_workers``.
 
-    Raises VerificationError when the digest of what was written, read back, is not the source's; DataError, SchemaError,
-    ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what was there remains.
+    Raises VerificationError when the digest of what was written, read back, is not the source's; DataError,
+    SchemaError,
+    ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what was there
+    remains.
     """
     begun = time.monotonic()
     source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
@@ -130,6 +136,7 @@ def _check_source(source: Corpus, read: Digests) -> None:
     known = source.manifest.digests
     if known is not None and (found := known.differences(read)):
         raise VerificationError(
-            f"{source.folder.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); the source is "
+            f"{source.folder.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
+            f"the source is "
             "damaged: run 'tokenyard verify' on it. Nothing was published"
         )

@@ -1,6 +1,7 @@
 """Runs the tasks of a job in local processes; results come back in the order of the tasks.
 
-A task is a small picklable value; what all tasks share (the opened source, the destination) is sent to each worker once.
+A task is a small picklable value; what all tasks share (the opened source, the destination) is sent to each worker
+once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def run_tasks(
 ) -> Iterator[tuple[int, Result]]:
     """Yield ``(number of the task, function(shared, task))`` as tasks end, with ``num_workers`` processes.
 
-    One worker means this process. The first error stops the job: what has not begun is dropped, what runs is waited for.
+    One worker means this process. The first error stops the job: what has not begun is dropped, what runs is waited
+    for.
     ``function`` must be importable by name.
     """
     if num_workers < 1:
@@ -40,7 +42,8 @@ def run_tasks(
         yield from _collect(pool, tasks)
     except BrokenProcessPool:
         raise StorageError(
-            "a worker process died without an error of its own, as when the system kills it for want of memory; run again "
+            "a worker process died without an error of its own, as when the system kills it for want of memory; run "
+            "again "
             "with fewer workers or smaller shards"
         ) from None
     finally:

@@ -1,4 +1,4 @@
-"""What convert, pack and tokenize share: planned row ranges, shards written and read back, progress and the final proof."""
+"""What convert, pack and tokenize share: planned rows, shards written and read back, progress, the final proof."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def write_shards(target: Target, number: int, batches: Iterable[RowBatch]) -> tu
     if written != leaves:
         names = ", ".join(s.name for s in shards)
         raise VerificationError(
-            f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost data, or "
+            f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost "
+            f"data, or "
             f"format {target.format.name} has a defect. Nothing was published"
         )
     return shards, leaves
@@ -121,13 +122,16 @@ def digest_rows(corpus: Corpus, start: int = 0, stop: int | None = None) -> Leav
 def plan_rows(corpus: Corpus, shard_bytes: int, itemsize: int) -> Iterator[range]:
     """Cut a corpus into runs of rows that each make about one shard, at multiples of 1,024 rows.
 
-    Depends on the corpus and the numbers given only. Reads indexes, and the first rows to see how large extra fields are.
+    Depends on the corpus and the numbers given only. Reads indexes, and the first rows to see how large extra fields
+    are.
     """
     per_token, per_row = _field_bytes(corpus)
     start, size = 0, 0.0
     for first in range(0, len(corpus), _PLAN_ROWS):
         lengths = corpus.row_lengths(first, min(first + _PLAN_ROWS, len(corpus)))
-        blocks = np.add.reduceat(lengths * (itemsize + per_token) + per_row, np.arange(0, len(lengths), DIGEST_BLOCK_ROWS))
+        blocks = np.add.reduceat(
+            lengths * (itemsize + per_token) + per_row, np.arange(0, len(lengths), DIGEST_BLOCK_ROWS)
+        )
         for i, block in enumerate(blocks.tolist()):
             row = first + i * DIGEST_BLOCK_ROWS
             if size and size + block > shard_bytes:
@@ -166,7 +170,7 @@ def collect(
 
 
 def digests_of(target: Target, outputs: Sequence[TaskOutput], num_workers: int) -> Digests:
-    """The digests of what all tasks wrote: from their leaves, or read back where tasks were cut inside digest blocks."""
+    """The digests of what all tasks wrote: from their leaves, or read back where a task ends inside a digest block."""
     full = [o for o in outputs if o.num_rows]
     if all(o.num_rows % DIGEST_BLOCK_ROWS == 0 for o in full[:-1]):
         return combine([o.leaves for o in outputs] or [Digester(target.schema.fields).finish()])

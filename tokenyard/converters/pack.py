@@ -1,7 +1,8 @@
 """Pack documents into rows of one length, keeping each row's document lengths so that boundaries survive.
 
 ``concat`` cuts the stream of all tokens every ``seq_len``; what is left at the end is dropped and counted. ``best_fit``
-(best-fit-decreasing, https://arxiv.org/abs/2404.10830) splits only documents longer than a row, puts every piece where it
+(best-fit-decreasing, https://arxiv.org/abs/2404.10830) splits only documents longer than a row, puts every piece where
+it
 fits best, and pads. Memory is bounded by a task, about one shard.
 """
 
@@ -96,14 +97,17 @@ def pack(
     """Pack the documents of ``src`` into rows of ``seq_len`` tokens at ``dst``, in the source's format unless given.
 
     List fields of numbers as long as the tokens (such as a loss mask) are packed along; other fields belong to whole
-    documents and must be named in ``drop_fields``. ``pad_token_id`` (``best_fit`` only) is the EOS id unless given, else 0.
+    documents and must be named in ``drop_fields``. ``pad_token_id`` (``best_fit`` only) is the EOS id unless given,
+    else 0.
     The rows and bytes written don't depend on ``num_workers``.
 
     Raises ConfigError, SchemaError (a field that can't be packed), DataError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
     if seq_len < 1 or strategy not in ("concat", "best_fit"):
-        raise ConfigError(f"pack takes seq_len from 1 on and strategy concat or best_fit, not {seq_len!r} and {strategy!r}")
+        raise ConfigError(
+            f"pack takes seq_len from 1 on and strategy concat or best_fit, not {seq_len!r} and {strategy!r}"
+        )
     source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
     to = get_format(format or source.format)
     writer_options = to.options(options)
@@ -158,12 +162,15 @@ def pack(
 def _packed_schema(source: Corpus, drop: set[str]) -> Schema:
     fields = dict(source.schema.fields)
     if unknown := sorted(drop - set(fields)):
-        raise ConfigError(f"drop_fields names {', '.join(unknown)}, but {source!r} has {', '.join(sorted(fields)) or 'no fields'}")
+        raise ConfigError(
+            f"drop_fields names {', '.join(unknown)}, but {source!r} has {', '.join(sorted(fields)) or 'no fields'}"
+        )
     kept = {n: t for n, t in fields.items() if n not in drop and n != LENGTHS_FIELD}
     stuck = sorted(n for n, t in kept.items() if not t.is_list or t.nullable)
     if stuck:
         raise SchemaError(
-            f"{source.folder.path}: field {stuck[0]!r} ({kept[stuck[0]]}) belongs to a whole document, but a packed row holds parts "
+            f"{source.folder.path}: field {stuck[0]!r} ({kept[stuck[0]]}) belongs to a whole document, but a packed "
+            f"row holds parts "
             f"of several; name it in drop_fields (--drop-field): {', '.join(stuck)}"
         )
     schema = replace(source.schema, token_dtype=writable_dtype(source.schema.token_dtype))
@@ -252,7 +259,9 @@ def _chunks(bins: list[list[int]], seq_len: int) -> Iterator[list[list[int]]]:
         yield bins[start : start + step]
 
 
-def _best_fit_rows(job: _Packing, batch: RowBatch, starts: Offsets, lengths: Offsets, bins: list[list[int]]) -> RowBatch:
+def _best_fit_rows(
+    job: _Packing, batch: RowBatch, starts: Offsets, lengths: Offsets, bins: list[list[int]]
+) -> RowBatch:
     seq_len = job.seq_len
     order = np.array([piece for bin in bins for piece in bin], np.int64)
     pieces_per_row = np.array([len(bin) for bin in bins], np.int64)
@@ -269,7 +278,9 @@ def _best_fit_rows(job: _Packing, batch: RowBatch, starts: Offsets, lengths: Off
         if name != LENGTHS_FIELD:
             values = _scatter(_per_token(job.source, name, batch), begins, pieces, places, total, 0)
             fields[name] = Column(type=batch.fields[name].type, values=values, offsets=offsets)
-    return RowBatch(tokens=_scatter(batch.tokens, begins, pieces, places, total, job.pad_token_id), offsets=offsets, fields=fields)
+    return RowBatch(
+        tokens=_scatter(batch.tokens, begins, pieces, places, total, job.pad_token_id), offsets=offsets, fields=fields
+    )
 
 
 def _scatter(items: Array, begins: Offsets, lengths: Offsets, places: Offsets, total: int, fill: int) -> Array:
@@ -284,7 +295,8 @@ def _per_token(source: Corpus, name: str, batch: RowBatch) -> Array:
     column = batch.fields[name]
     if column.offsets is None or not np.array_equal(column.offsets, batch.offsets):
         raise SchemaError(
-            f"{source.folder.path}: field {name!r} is not as long as the tokens in every row, so it can't be packed along; name it "
+            f"{source.folder.path}: field {name!r} is not as long as the tokens in every row, so it can't be packed "
+            f"along; name it "
             "in drop_fields (--drop-field)"
         )
     return column.values
