@@ -29,8 +29,7 @@ _WRONG_USE = (
 
 app = typer.Typer(
     name="tokenyard",
-    help="Tokenize, pack and convert corpora between storage formats with a proof that nothing changed, and look into
-    them.",
+    help="Tokenize, pack and convert corpora between storage formats, with proof, and look into them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""Check a corpus: every file against its checksum, every row decoded, the digest against the manifest or another corpus."""
+"""Check a corpus: each file by its checksum, each row decoded, the digest by the manifest or another corpus."""
 
 from __future__ import annotations
 
