@@ -108,6 +108,14 @@ class Schema:
         if len(folded) != len(self.fields):
             raise SchemaError(f"field names differ only in case: {', '.join(sorted(self.fields))}")
 
+    def check_holds(self, largest_id: int) -> None:
+        """Raise SchemaError when the token dtype is too narrow for ``largest_id``."""
+        if largest_id > np.iinfo(self.token_dtype).max:
+            raise SchemaError(
+                f"token_dtype {self.token_dtype} can't hold id {largest_id}, which this tokenizer can give; use "
+                f"{token_dtype_for(largest_id)}"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """The schema as JSON values; fields sorted by name."""
         return {

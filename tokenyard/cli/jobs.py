@@ -31,6 +31,79 @@ Config = Annotated[
 Destination = Annotated[str | None, typer.Argument(metavar="DST", help="The corpus to make.")]
 
 
+def tokenize(
+    inputs: Annotated[
+        list[str] | None, typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make.")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json.")] = None,
+    format: Annotated[str | None, typer.Option(help="The format to write (npy).")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, transformers, fastokens or gigatoken (auto).")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="How texts are read: kind, text_field, txt_documents, ...; repeatable."),
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=TYPE", help="A field to copy from the source, as 'url=string?'.")
+    ] = None,
+    eos: Annotated[bool | None, typer.Option("--eos/--no-eos", help="End each document with EOS (yes).")] = None,
+    bos: Annotated[bool | None, typer.Option("--bos/--no-bos", help="Begin each document with BOS (no).")] = None,
+    eos_token: Annotated[str | None, typer.Option(help="The EOS token, where the tokenizer names none.")] = None,
+    bos_token: Annotated[str | None, typer.Option(help="The BOS token, where the tokenizer names none.")] = None,
+    special_text: Annotated[
+        str | None, typer.Option(help="encode or plain: what '<|endoftext|>' inside a document becomes (encode).")
+    ] = None,
+    on_bad_record: Annotated[str | None, typer.Option(help="error or skip (error).")] = None,
+    max_bad_records: Annotated[int | None, typer.Option(help="With skip: how many at most (1000).")] = None,
+    prove_share: Annotated[
+        float | None, typer.Option(help="Share of documents encoded again with transformers (0.01).")
+    ] = None,
+    token_dtype: Annotated[str | None, typer.Option(help="uint16, uint32, int32 or int64; what fits by itself.")] = None,
+    workers: Workers = None,
+    overwrite: Overwrite = False,
+    option: Options = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Tokenize texts (txt, jsonl, csv, parquet, MDS, tars; plain, gz, zst, bz2, xz) into a corpus of documents.
+
+    Example: `tokenyard tokenize 'texts/*.jsonl.zst' data/documents -t tokenizer.json --eos-token '<|endoftext|>' -w 2`
+    """
+    from tokenyard.converters.tokenize import tokenize as run
+
+    given: dict[str, Any] = {"tokenizer": tokenizer, "format": format, "engine": engine, "special_text": special_text}
+    given |= {"add_eos": eos, "add_bos": bos, "eos_token": eos_token, "bos_token": bos_token}
+    given |= {"on_bad_record": on_bad_record, "max_bad_records": max_bad_records, "prove_share": prove_share}
+    given |= {"token_dtype": token_dtype, "num_workers": workers}
+    if inputs and len(inputs) > 1:
+        given |= {"inputs": inputs[:-1], "dst": inputs[-1]}
+    elif inputs:
+        raise ConfigError(f"{inputs[0]}: tokenize takes its inputs and then the corpus to make; see --help")
+    settings = _settings("tokenize", config, given, overwrite, option, None)
+    if text or field:
+        said = {**settings.get("text", {}), **parse_options(text)}
+        fields = {**said.get("fields", {}), **{k: str(v) for k, v in parse_options(field, keep_names=True).items()}}
+        settings["text"] = {**said, "fields": fields} if fields else said
+    _need(settings, "inputs", "dst", "tokenizer")
+    with progress("tokenize") as show:
+        report = run(**settings, on_progress=show)
+    _tell("tokenized", report.to_dict(), json)
+
+
+def index(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A corpus that others made.")],
+    read: Read = None,
+    json: Json = False,
+) -> None:
+    """Index a corpus that others made, once, so that it opens at once everywhere.
+
+    Example: `tokenyard index data/streaming-dataset --read tokens=input_ids`
+    """
+    from tokenyard.corpus.indexing import index_corpus
+
+    report = index_corpus(path, **parse_options(read))
+    _tell("indexed", report.to_dict(), json)
+
+
 def convert(
     src: Annotated[
         str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a URL.")

@@ -67,15 +67,15 @@ def progress(title: str) -> Iterator[OnProgress]:
         yield show
 
 
-def parse_options(values: Sequence[str] | None) -> dict[str, Any]:
-    """``key=value`` arguments, values read as YAML scalars. Raises ConfigError."""
+def parse_options(values: Sequence[str] | None, *, keep_names: bool = False) -> dict[str, Any]:
+    """``key=value`` arguments, values read as YAML; '-' in keys means '_' unless names are kept. Raises ConfigError."""
     found: dict[str, Any] = {}
     for item in values or ():
         key, equals, value = item.partition("=")
         if not key or not equals:
             raise ConfigError(f"option {item!r}: expected key=value")
         try:
-            found[key.replace("-", "_")] = yaml.safe_load(value)
+            found[key if keep_names else key.replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError as e:
             raise ConfigError(f"option {item!r}: {e}") from None
     return found
