@@ -8,23 +8,30 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from tokenyard.corpus.destination import destination, publish_manifest
 from tokenyard.digest import Digester, combine
 from tokenyard.errors import SchemaError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, Layout, Manifest, ShardInfo
-from tokenyard.rows import RowBatch, token_array
+from tokenyard.rows import Offsets, RowBatch, token_array
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder
 
 #: What a row costs beyond its items, when shards are rolled by size: offsets, headers.
 _ROW_BYTES = 16
+#: What a row and each of its fields may cost beyond that in a format whose files have a largest size.
+_HEADER_BYTES = 16
 _WRITE_ROWS = 1024
 
 
 class ShardRoller:
-    """Writes row batches as shards named ``<prefix><number>``, beginning a new one after ``options.shard_bytes``."""
+    """Writes row batches as shards named ``<prefix><number>``.
+
+    A new one begins after ``options.shard_bytes``, and before a file would pass the format's ``max_file_bytes``.
+    """
 
     def __init__(
         self, folder: Folder, format: Format, schema: Schema, options: FormatOptions, prefix: str = "shard-"
@@ -36,21 +43,35 @@ class ShardRoller:
         self._prefix = prefix
         self._pending: list[RowBatch] = []
         self._pending_bytes = 0
+        self._pending_rows = 0
+        self._num_rows = 0
         self.shards: list[ShardInfo] = []
 
     def add(self, batch: RowBatch) -> None:
-        """Take the next rows, which keep to the schema."""
+        """Take the next rows, which keep to the schema. Raises SchemaError for a row that no file can hold."""
+        sizes = np.concatenate([[0], np.cumsum(_row_bytes(batch))])
+        headers = _HEADER_BYTES * (1 + len(batch.fields))
+        self._check_rows(np.diff(sizes) + headers)
         start = 0
-        row_bytes = _row_bytes(batch)
-        total = 0
-        for row, size in enumerate(row_bytes):
-            total += size
-            if self._pending_bytes + total >= self._options.shard_bytes:
-                self._hold(batch.slice(start, row + 1), total)
+        while start < len(batch):
+            room = self._options.shard_bytes - self._pending_bytes
+            stop = int(np.searchsorted(sizes, sizes[start] + room))  # the row that fills the shard is its last
+            if self._format.max_file_bytes is not None:
+                used = self._pending_bytes + self._pending_rows * headers
+                left = self._format.max_file_bytes - used + int(sizes[start]) + start * headers
+                fitting = int(np.searchsorted(sizes + headers * np.arange(len(sizes)), left, side="right")) - 1
+                stop = min(stop, fitting) if fitting < len(batch) else stop
+            full = stop <= len(batch)
+            stop = min(stop, len(batch))
+            if stop > start:
+                part = batch if stop - start == len(batch) else batch.slice(start, stop)
+                self._pending.append(part)
+                self._pending_bytes += int(sizes[stop] - sizes[start])
+                self._pending_rows += stop - start
+            if full:
                 self._write()
-                start, total = row + 1, 0
-        if start < len(batch):
-            self._hold(batch if start == 0 else batch.slice(start, len(batch)), total)
+            start = stop
+        self._num_rows += len(batch)
 
     def close(self) -> tuple[ShardInfo, ...]:
         """Write what is left. Returns all shards."""
@@ -58,20 +79,25 @@ class ShardRoller:
             self._write()
         return tuple(self.shards)
 
-    def _hold(self, batch: RowBatch, size: int) -> None:
-        self._pending.append(batch)
-        self._pending_bytes += size
+    def _check_rows(self, sizes: Offsets) -> None:
+        limit = self._format.max_file_bytes
+        if limit is not None and len(sizes) and int(sizes.max()) > limit:
+            row = int(np.argmax(sizes > limit))
+            raise SchemaError(
+                f"row {self._num_rows + row}: {sizes[row]} bytes, but a file of format {self._format.name} holds {limit}; "
+                "cut the row, or choose another format"
+            )
 
     def _write(self) -> None:
         stem = f"{self._prefix}{len(self.shards):05d}"
-        rows = sum(len(b) for b in self._pending)
+        rows = self._pending_rows
         tokens = sum(b.num_tokens for b in self._pending)
         written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
         index = self._folder.write(f"{HOME}/index/{stem}.idx", written.index.to_bytes())
         self.shards.append(
             ShardInfo(files=written.files, num_rows=rows, num_tokens=tokens, index=index, meta=written.meta)
         )
-        self._pending, self._pending_bytes = [], 0
+        self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
 
 
 class CorpusWriter:
@@ -202,12 +228,11 @@ class CorpusWriter:
         self._num_rows += len(batch)
 
 
-def _row_bytes(batch: RowBatch) -> list[int]:
+def _row_bytes(batch: RowBatch) -> Offsets:
     sizes = batch.lengths * batch.tokens.itemsize + _ROW_BYTES
     for column in batch.fields.values():
         if column.offsets is None:
             sizes += column.values.itemsize
         else:
             sizes += (column.offsets[1:] - column.offsets[:-1]) * column.values.itemsize
-    found: list[int] = sizes.tolist()
-    return found
+    return sizes
