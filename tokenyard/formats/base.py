@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tokenyard.errors import ConfigError
 from tokenyard.formats.extents import Extents
@@ -58,6 +58,16 @@ class ReadOptions(BaseModel):
     token_dtype: str | None = Field(default=None, description="The dtype of tokens kept as bare bytes.")
     fields: tuple[str, ...] | None = Field(default=None, description="The extra columns to keep; all when not given.")
     split: Split | None = Field(default=None, description="How one long array is cut into rows.")
+
+    @field_validator("token_dtype")
+    @classmethod
+    def _integers(cls, value: str | None) -> str | None:
+        try:
+            if value is None or np.dtype(value).kind in "iu":
+                return value
+        except TypeError:
+            pass
+        raise ValueError(f"{value!r} is not an integer dtype; use uint16, int64, '>u2' ...")
 
 
 @dataclass(frozen=True, kw_only=True)
