@@ -25,7 +25,7 @@ from tokenyard.values import token_array
 
 #: What a row, and each of its values that has a length, costs beyond its items: offsets, headers.
 _ROW_BYTES = 16
-_VALUE_BYTES = 8
+_VALUE_BYTES = 16
 _WRITE_ROWS = 1024
 
 

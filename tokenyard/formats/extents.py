@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError
+from tokenyard.formats import runs
 from tokenyard.rows import Array, Offsets
 
 
@@ -79,7 +80,4 @@ class Extents:
             first = int(self.starts[start])
             last = int(self.starts[stop - 1]) + int(self.lengths[stop - 1]) * size
             return self.buffer[first:last].view(self.dtype)
-        view = self.buffer.data
-        begins = self.starts[start:stop].tolist()
-        ends = (self.starts[start:stop] + self.lengths[start:stop] * size).tolist()
-        return np.frombuffer(b"".join([view[a:b] for a, b in zip(begins, ends, strict=True)]), self.dtype)
+        return runs.take(self.buffer, self.starts[start:stop], self.lengths[start:stop] * size).view(self.dtype)
