@@ -42,10 +42,11 @@ class ShardRoller:
         self._prefix = prefix
         self._pending: list[RowBatch] = []
         self._pending_bytes = 0
+        self._num_rows = 0
         self.shards: list[ShardInfo] = []
 
     def add(self, batch: RowBatch) -> None:
-        """Take the next rows, which keep to the schema."""
+        """Take the next rows, which keep to the schema. Raises SchemaError for a row that no file can hold."""
         ends = np.cumsum(_row_bytes(batch))
         start = done = 0
         while start < len(batch):
@@ -56,6 +57,7 @@ class ShardRoller:
                 start, done = stop, int(ends[stop - 1])
             if full:
                 self._write()
+        self._num_rows += len(batch)
 
     def close(self) -> tuple[ShardInfo, ...]:
         """Write what is left. Returns all shards."""
@@ -70,8 +72,12 @@ class ShardRoller:
             room = self._format.max_file_bytes - self._pending_bytes
             fitting = int(np.searchsorted(ends, done + room, side="right"))
             if fitting < min(stop, len(ends)):
-                # A row that is too large for any shard is the format's to refuse.
-                return (fitting if self._pending or fitting > start else start + 1), True
+                if not self._pending and fitting == start:
+                    raise SchemaError(
+                        f"row {self._num_rows + start}: {int(ends[start]) - done} bytes, but a file of format "
+                        f"{self._format.name} holds {self._format.max_file_bytes}; cut the row, or choose another format"
+                    )
+                return fitting, True
         return min(stop, len(ends)), stop <= len(ends)
 
     def _write(self) -> None:
