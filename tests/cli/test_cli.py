@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.real_data import gpt2_tokenizer_json
 
 import tokenyard
-from tests.real_data import gpt2_tokenizer_json
 
 EOS = "<|endoftext|>"
 
@@ -58,7 +58,9 @@ def test_verify_exits_with_1_when_rows_differ(corpus, tmp_path):
 
 
 def test_wrong_usage_exits_with_2_and_says_the_way_out(corpus, tmp_path):
-    assert "registered are npy" in run("convert", corpus, tmp_path / "x", "--to", "nope", code=2).replace("mds, npy", "npy")
+    assert "registered are npy" in run("convert", corpus, tmp_path / "x", "--to", "nope", code=2).replace(
+        "mds, npy", "npy"
+    )
     assert "missing to" in run("convert", corpus, tmp_path / "x", code=2)
     assert "expected key=value" in run("convert", corpus, tmp_path / "x", "--to", "mds", "-o", "zstd", code=2)
     assert "no such file or folder" in run("info", tmp_path / "nothing", code=2)

@@ -33,7 +33,7 @@ def write(path, format, num_rows=2500, seed=0, token_dtype="uint16", **options):
             tokens = rng.integers(0, high, rng.integers(0, 9), endpoint=True)
             writer.write(
                 tokens,
-                source="日本 \"q\"\n" * (i % 3),
+                source='日本 "q"\n' * (i % 3),
                 loss_mask=tokens % 2,
                 score=None if i % 5 == 0 else i / 3,
                 blob=None if i % 7 == 0 else bytes([i % 256, 0]),
@@ -77,9 +77,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_workers(corpora, tmp_path, to)
     assert tree(tmp_path / "1") == tree(tmp_path / "2")
 
 
-rows = st.lists(
-    st.lists(st.sampled_from([0, 1, 255, 65534, 65535]) | st.integers(0, 65535), max_size=20), max_size=40
-)
+rows = st.lists(st.lists(st.sampled_from([0, 1, 255, 65534, 65535]) | st.integers(0, 65535), max_size=20), max_size=40)
 
 
 @settings(max_examples=15)

@@ -120,9 +120,7 @@ def tree(folder):
 
 
 @settings(max_examples=20)
-@given(
-    lengths=st.lists(st.integers(0, 40), max_size=60), seq_len=st.integers(1, 17), shard_bytes=st.integers(1, 5000)
-)
+@given(lengths=st.lists(st.integers(0, 40), max_size=60), seq_len=st.integers(1, 17), shard_bytes=st.integers(1, 5000))
 def test_any_documents_packed_either_way_keep_every_token_once(tmp_path_factory, lengths, seq_len, shard_bytes):
     folder = tmp_path_factory.mktemp("pack")
     documents = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1]) if lengths else []

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from tests.real_data import gpt2_tokenizer_json
 
 import tokenyard
-from tests.real_data import gpt2_tokenizer_json
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.errors import ConfigError, DataError, SchemaError, VerificationError
 
@@ -38,9 +38,7 @@ def rows(path):
 
 def test_each_document_is_a_row_that_ends_with_eos(tmp_path, tokenizer, truth):
     texts = ["Hello world", "", "日本語 and 😀\r\n", "def f(x):\n    return x\n"]
-    report = tokenize(
-        write_jsonl(tmp_path / "a.jsonl", texts), tmp_path / "out", tokenizer=tokenizer, eos_token=EOS
-    )
+    report = tokenize(write_jsonl(tmp_path / "a.jsonl", texts), tmp_path / "out", tokenizer=tokenizer, eos_token=EOS)
     assert rows(tmp_path / "out") == [[*truth.encode(t, add_special_tokens=False), 50256] for t in texts]
     schema = tokenyard.open_corpus(tmp_path / "out").schema
     assert (schema.token_dtype, schema.vocab_size, schema.eos_token_id) == ("uint16", 50257, 50256)
@@ -59,9 +57,7 @@ def test_bos_and_eos_stand_where_the_policy_says(tmp_path, tokenizer, truth):
         (True, False, [[50256, *hi], [50256], [50256, *you]]),
         (False, False, [hi, [], you]),
     ):
-        tokenize(
-            source, tmp_path / "out", tokenizer=tokenizer, add_bos=bos, add_eos=end, overwrite=True, **marks
-        )
+        tokenize(source, tmp_path / "out", tokenizer=tokenizer, add_bos=bos, add_eos=end, overwrite=True, **marks)
         assert rows(tmp_path / "out") == expected
 
 
@@ -194,9 +190,7 @@ def test_an_engine_that_lies_is_caught_with_the_place_of_the_document(tmp_path, 
     source = write_jsonl(tmp_path / "a.jsonl", ["fine", "poison"])
     monkeypatch.setattr(fast.FastokensEngine, "encode_batch", lying)
     with pytest.raises(VerificationError, match=r"a\.jsonl, line 2: fastokens gives other ids than transformers"):
-        tokenize(
-            source, tmp_path / "out", tokenizer=tokenizer, eos_token=EOS, engine="fastokens", prove_share=1.0
-        )
+        tokenize(source, tmp_path / "out", tokenizer=tokenizer, eos_token=EOS, engine="fastokens", prove_share=1.0)
     assert not (tmp_path / "out").exists()
 
 

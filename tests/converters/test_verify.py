@@ -13,9 +13,7 @@ FORMATS = ("npy", "mds", "webdataset", "parquet", "jsonl", "csv")
 
 def write(path, format="npy", num_rows=3000, changed=None):
     rng = np.random.default_rng(0)
-    with tokenyard.CorpusWriter(
-        path, format=format, schema=Schema(token_dtype="uint16"), shard_bytes=20_000
-    ) as writer:
+    with tokenyard.CorpusWriter(path, format=format, schema=Schema(token_dtype="uint16"), shard_bytes=20_000) as writer:
         for i in range(num_rows):
             row = rng.integers(0, 1000, i % 7)
             writer.write(row + 1 if i == changed else row)
