@@ -215,9 +215,9 @@ def test_shards_of_two_token_dtypes_are_one_corpus_of_the_wider(tmp_path: Path) 
             ids(1),
             {"token_dtype": "float32"},
             ConfigError,
-            "'float32' is not an integer dtype",
+            "'float32' is not an integer type",
         ),
-        ({"tokens": "ndarray:int32"}, ids(1), {"token_dtype": "ids"}, ConfigError, "'ids' is not an integer dtype"),
+        ({"tokens": "ndarray:int32"}, ids(1), {"token_dtype": "ids"}, ConfigError, "'ids' is not an integer type"),
         (
             {"tokens": "ndarray:int32"},
             ids(1),

@@ -1,56 +1,75 @@
 """Where the rows of raw shards lie in memory, as arrays over shards, so that a batch is found without a loop over them.
 
-A shard is *flat* when its tokens lie one after another (npy), and *regular* when its rows have one length and one distance
-(packed rows in mds and tars). Each entry holds for as long as the table itself is referenced: it keeps the maps alive.
+A shard is *flat* when its tokens lie one after another (npy), and *regular* when its rows have one length and one
+distance (packed rows in mds and tars). For both, the byte of a row or token is one multiplication away from its
+position in the corpus; shards that are neither, or not entered yet, hold a number so far off that any index into
+memory with it fails.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tokenyard.corpus.gather import MAX_ITEM_BYTES, memory_items
 from tokenyard.formats.extents import Extents
+from tokenyard.rows import Array, Offsets
+
+_NOWHERE = np.iinfo(np.int64).min
 
 
-class AddressTable:
-    """For each shard: ``flat`` the address of token 0 and ``base``, ``stride``, ``items`` of its rows; 0 where not so.
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Position ``p`` of shard ``s`` lies at byte ``origin[s] + p * stride`` of the span of memory from ``low`` on.
 
-    ``known`` says which shards have been added. All raw shards of a table have one dtype.
+    ``count`` items of ``dtype`` lie at each position: a row's tokens, or one token. Immutable, so that a gather works
+    on what it holds while another thread enters a shard; ``owners`` keeps every entered shard's memory alive.
     """
 
-    def __init__(self, num_shards: int, max_shards: int) -> None:
-        self.known = np.zeros(num_shards, bool)
-        self.flat = np.zeros(num_shards, np.int64)
-        self.base = np.zeros(num_shards, np.int64)
-        self.stride = np.zeros(num_shards, np.int64)
-        self.items = np.zeros(num_shards, np.int64)
-        self.dtype: np.dtype[Any] | None = None
-        self._max_shards = max_shards
-        self._owners: dict[int, Extents] = {}
-        self._lock = threading.Lock()
+    origin: Offsets
+    stride: int
+    count: int
+    dtype: np.dtype[np.generic]
+    low: int
+    high: int
+    owners: tuple[Extents, ...]
+    _views: dict[int, Array] = field(default_factory=dict)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a new table should take its place before more shards are added."""
-        return len(self._owners) >= self._max_shards
+    @classmethod
+    def empty(cls, num_shards: int, stride: int, count: int, dtype: np.dtype[np.generic]) -> Addresses:
+        """No shard entered."""
+        origin = np.full(num_shards, _NOWHERE, np.int64)
+        return cls(origin=origin, stride=stride, count=count, dtype=dtype, low=1 << 62, high=0, owners=())
 
-    def add(self, shard: int, extents: Extents) -> None:
-        """Enter a shard that is one raw block."""
-        with self._lock:
-            if self.known[shard] or not len(extents.starts):
-                return
-            if self.dtype is None:
-                self.dtype = extents.dtype
-            if extents.dtype == self.dtype:
-                self._owners[shard] = extents
-                starts, lengths = extents.starts, extents.lengths
-                if extents.is_flat:
-                    self.flat[shard] = extents.address + int(starts[0])
-                stride = int(starts[1] - starts[0]) if len(starts) > 1 else 0
-                if (lengths == lengths[0]).all() and (np.diff(starts) == stride).all():
-                    self.base[shard] = extents.address + int(starts[0])
-                    self.stride[shard] = stride
-                    self.items[shard] = lengths[0]
-            self.known[shard] = True
+    def with_shard(self, shard: int, first: int, extents: Extents) -> Addresses:
+        """The table with a shard entered whose first position is ``first``."""
+        begin = extents.address
+        low, high = min(self.low, begin), max(self.high, begin + len(extents.buffer))
+        origin = self.origin.copy()
+        if low != self.low:
+            origin[origin != _NOWHERE] += self.low - low
+        origin[shard] = begin + int(extents.starts[0]) - first * self.stride - low
+        return replace(self, origin=origin, low=low, high=high, owners=(*self.owners, extents), _views={})
+
+    def has(self, shards: Offsets) -> bool:
+        """Whether all of ``shards`` are entered."""
+        return not bool((self.origin[shards] == _NOWHERE).any())
+
+    def take(self, shards: Offsets, positions: Offsets, num_items: int) -> NDArray[np.uint8] | None:
+        """``num_items`` items from each position on, as bytes; None when a shard is not entered.
+
+        The caller has checked that the items lie inside the shard.
+        """
+        num_bytes = num_items * self.dtype.itemsize
+        if not 0 < num_bytes <= MAX_ITEM_BYTES or not self.owners:
+            return None
+        view = self._views.get(num_bytes)
+        if view is None:
+            view = self._views[num_bytes] = memory_items(self.low, self.high, num_bytes)
+        try:
+            taken: NDArray[np.uint8] = view[self.origin[shards] + positions * self.stride].view(np.uint8)
+        except IndexError:
+            return None
+        return taken

@@ -1,0 +1,30 @@
+"""What importing costs: `import tokenyard` must not bring the large libraries along."""
+
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import tokenyard
+
+
+def modules_loaded_by(*imports: str) -> set[str]:
+    code = f"import sys, json, importlib; [importlib.import_module(name) for name in {imports!r}]\n"
+    code += "print(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    return set(json.loads(result.stdout))
+
+
+@pytest.mark.parametrize("large", ["torch", "transformers", "tokenizers", "pyarrow.parquet"])
+def test_import_tokenyard_leaves_large_libraries_alone(large: str) -> None:
+    assert large not in modules_loaded_by("tokenyard")
+
+
+def test_only_datasets_import_torch() -> None:
+    names = [info.name for info in pkgutil.walk_packages(tokenyard.__path__, "tokenyard.")]
+    without_torch = [name for name in names if not name.startswith(("tokenyard.datasets", "tokenyard.testing"))]
+    assert "tokenyard.errors" in without_torch
+    assert "torch" not in modules_loaded_by(*without_torch)

@@ -1,0 +1,51 @@
+"""The ``tokenyard`` command: exit code 0, 1 when the data or a check failed, 2 when it was used wrongly."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tokenyard.cli import inspect, jobs
+from tokenyard.cli.output import errors
+from tokenyard.errors import (
+    ConfigError,
+    DestinationExistsError,
+    MissingDependencyError,
+    NotACorpusError,
+    TokenyardError,
+    UnknownFormatError,
+    UnknownTokenizerError,
+)
+
+_WRONG_USE = (
+    ConfigError,
+    DestinationExistsError,
+    MissingDependencyError,
+    NotACorpusError,
+    UnknownFormatError,
+    UnknownTokenizerError,
+)
+
+app = typer.Typer(
+    name="tokenyard",
+    help="Tokenize, pack and convert corpora between storage formats, with proof, and look into them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (jobs.tokenize, jobs.pack, jobs.convert, jobs.index):
+    app.command()(command)
+for command in (inspect.verify, inspect.info, inspect.peek, inspect.formats, inspect.schema):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        app()
+    except TokenyardError as e:
+        errors.print(f"error: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2 if isinstance(e, _WRONG_USE) else 1)

@@ -1,0 +1,81 @@
+"""What commands print: tables and JSON to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from tokenyard.converters.job import OnProgress, Progress
+from tokenyard.errors import ConfigError
+
+errors = Console(stderr=True)
+console = Console()
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+
+
+def print_fields(title: str, values: Mapping[str, Any]) -> None:
+    """A two-column table of names and values."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    for name, value in values.items():
+        table.add_row(name.replace("_", " "), _shown(value))
+    console.print(table, soft_wrap=True)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}: {v}" for k, v in value.items()) or "-"
+    return str(value)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[OnProgress]:
+    """A progress line on standard error: rows, tokens, MB/s and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[amounts]}"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task(title, total=1.0, amounts="")
+
+        def show(done: Progress) -> None:
+            speed = done.bytes / done.seconds / 1e6 if done.seconds else 0.0
+            amounts = f"{done.rows:,} rows, {done.tokens:,} tokens" + (f", {speed:,.0f} MB/s" if done.bytes else "")
+            bar.update(task, completed=done.share, amounts=amounts)
+
+        yield show
+
+
+def parse_options(values: Sequence[str] | None, *, keep_names: bool = False) -> dict[str, Any]:
+    """``key=value`` arguments, values read as YAML; '-' in keys means '_' unless names are kept. Raises ConfigError."""
+    found: dict[str, Any] = {}
+    for item in values or ():
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"option {item!r}: expected key=value")
+        try:
+            found[key if keep_names else key.replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError as e:
+            raise ConfigError(f"option {item!r}: {e}") from None
+    return found

@@ -1,0 +1,142 @@
+"""Convert a corpus from any format to any other, and prove by digest that nothing changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.job import (
+    OnProgress,
+    Target,
+    TaskOutput,
+    collect,
+    digests_of,
+    plan_rows,
+    provenance,
+    write_shards,
+)
+from tokenyard.corpus import Corpus, destination, open_corpus, publish_manifest
+from tokenyard.digest import Digests
+from tokenyard.errors import VerificationError
+from tokenyard.formats.registry import get_format
+from tokenyard.manifest import Manifest
+from tokenyard.schema import TOKEN_DTYPES
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertReport:
+    """What a conversion did.
+
+    ``source_digest`` is of the rows as they were read, ``digest`` of what was written, read back; they are equal.
+    """
+
+    source: str
+    destination: str
+    source_format: str
+    format: str
+    num_rows: int
+    num_tokens: int
+    num_shards: int
+    num_bytes: int
+    source_digest: str
+    digest: str
+    field_digests: Mapping[str, str]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+
+def convert(
+    src: str | os.PathLike[str] | Corpus,
+    dst: str | os.PathLike[str],
+    *,
+    to: str,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    token_dtype: str | None = None,
+    read: Mapping[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> ConvertReport:
+    """Write the rows of ``src``, in order and with every field, as a corpus of format ``to`` at ``dst``.
+
+    ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a source
+    that
+    others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written don't depend on
+    ``num_workers``.
+
+    Raises VerificationError when the digest of what was written, read back, is not the source's; DataError,
+    SchemaError,
+    ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what was there
+    remains.
+    """
+    begun = time.monotonic()
+    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
+    format = get_format(to)
+    writer_options = format.options(options)
+    schema = replace(source.schema, token_dtype=token_dtype or writable_dtype(source.schema.token_dtype))
+    schema.check_writable()
+    said = provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source)
+    with destination(dst, {"job": "convert", "to": to}, overwrite=overwrite) as folder:
+        itemsize = np.dtype(schema.token_dtype).itemsize
+        tasks = list(enumerate(plan_rows(source, writer_options.shard_bytes, itemsize)))
+        target = Target(folder=folder, format=format, schema=schema, options=writer_options, num_tasks=len(tasks))
+        results = run_tasks(_convert_rows, (source, target), tasks, num_workers)
+        outputs = collect(results, "tokens", source.num_tokens, on_progress)
+        digests = digests_of(target, outputs, num_workers)
+        _check_source(source, digests)
+        manifest = Manifest(
+            format=to,
+            schema=schema,
+            layout=source.layout,
+            shards=tuple(s for o in outputs for s in o.shards),
+            digests=digests,
+            provenance=said,
+        )
+        publish_manifest(folder, format, manifest)
+    return ConvertReport(
+        source=str(source.folder.path),
+        destination=os.fspath(dst),
+        source_format=source.format,
+        format=to,
+        num_rows=manifest.num_rows,
+        num_tokens=manifest.num_tokens,
+        num_shards=len(manifest.shards),
+        num_bytes=manifest.num_bytes,
+        source_digest=digests.tokens,
+        digest=digests.tokens,
+        field_digests=dict(digests.fields),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def writable_dtype(token_dtype: str) -> str:
+    """The token dtype that a corpus read in ``token_dtype`` is written in."""
+    if token_dtype in TOKEN_DTYPES:
+        return token_dtype
+    return "uint32" if token_dtype == "uint64" else "uint16"
+
+
+def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> TaskOutput:
+    (source, target), (number, rows) = shared, task
+    # ``write_shards`` digests each batch as it was read and compares with what reads back.
+    shards, leaves = write_shards(target, number, source.batches(rows.start, rows.stop))
+    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
+
+
+def _check_source(source: Corpus, read: Digests) -> None:
+    known = source.manifest.digests
+    if known is not None and (found := known.differences(read)):
+        raise VerificationError(
+            f"{source.folder.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
+            f"the source is "
+            "damaged: run 'tokenyard verify' on it. Nothing was published"
+        )

@@ -1,0 +1,71 @@
+"""Runs the tasks of a job in local processes; results come back in the order of the tasks.
+
+A task is a small picklable value; what all tasks share (the opened source, the destination) is sent to each worker
+once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from tokenyard.errors import ConfigError, StorageError
+
+Shared = TypeVar("Shared")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_state: tuple[Callable[[Any, Any], Any], Any] | None = None
+
+
+def run_tasks(
+    function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], num_workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Yield ``(number of the task, function(shared, task))`` as tasks end, with ``num_workers`` processes.
+
+    One worker means this process. The first error stops the job: what has not begun is dropped, what runs is waited
+    for.
+    ``function`` must be importable by name.
+    """
+    if num_workers < 1:
+        raise ConfigError(f"num_workers must be 1 or more, not {num_workers}")
+    if num_workers == 1 or len(tasks) <= 1:
+        for number, task in enumerate(tasks):
+            yield number, function(shared, task)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(num_workers, len(tasks)), context, _initialize, (function, shared))
+    try:
+        yield from _collect(pool, tasks)
+    except BrokenProcessPool:
+        raise StorageError(
+            "a worker process died without an error of its own, as when the system kills it for want of memory; run "
+            "again "
+            "with fewer workers or smaller shards"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _collect(pool: ProcessPoolExecutor, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    numbers: dict[Future[Any], int] = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
+    pending = set(numbers)
+    while pending:
+        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        for future in sorted(done, key=numbers.__getitem__):
+            yield numbers[future], future.result()
+
+
+def _initialize(function: Callable[[Any, Any], Any], shared: Any) -> None:
+    global _state
+    _state = (function, shared)
+
+
+def _run(task: Any) -> Any:
+    if _state is None:
+        raise RuntimeError("the worker was not initialized")
+    function, shared = _state
+    return function(shared, task)

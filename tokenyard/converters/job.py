@@ -1,0 +1,208 @@
+"""What convert, pack and tokenize share: planned rows, shards written and read back, progress, the final proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tokenyard.converters.executor import run_tasks
+from tokenyard.corpus import Corpus, ShardRoller
+from tokenyard.digest import DIGEST_BLOCK_ROWS, Digester, Digests, Leaves, combine
+from tokenyard.errors import VerificationError
+from tokenyard.formats.base import Format, FormatOptions
+from tokenyard.manifest import Manifest, ShardInfo
+from tokenyard.rows import RowBatch
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder
+
+_PLAN_ROWS = 1024 * DIGEST_BLOCK_ROWS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is: amounts done, and ``total`` of ``unit`` (``"tokens"``, or ``"bytes"`` of input)."""
+
+    rows: int
+    tokens: int
+    bytes: int
+    unit: str
+    total: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The part that is done, 0 to 1."""
+        done = self.tokens if self.unit == "tokens" else self.bytes
+        return min(1.0, done / self.total) if self.total else 1.0
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the tasks of a job write, and how. ``num_tasks`` decides the width of the numbers in shard names."""
+
+    folder: Folder
+    format: Format
+    schema: Schema
+    options: FormatOptions
+    num_tasks: int
+
+    def prefix(self, task: int) -> str:
+        """The beginning of the names of a task's shards; names sort in the order of the rows."""
+        return f"shard-{task:0{max(5, len(str(self.num_tasks - 1)))}d}-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOutput:
+    """What one task wrote: its shards, the digest leaves of its rows as read back, and counts by name.
+
+    ``num_bytes`` are bytes written, or of input read where that is the measure of progress.
+    """
+
+    shards: tuple[ShardInfo, ...]
+    leaves: Leaves
+    num_bytes: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written."""
+        return sum(s.num_rows for s in self.shards)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens written."""
+        return sum(s.num_tokens for s in self.shards)
+
+
+def write_shards(target: Target, number: int, batches: Iterable[RowBatch]) -> tuple[tuple[ShardInfo, ...], Leaves]:
+    """Write the rows of task ``number`` as shards, read them back, and prove that they are the same.
+
+    Raises VerificationError that names the shards when they are not.
+    """
+    given = Digester(target.schema.fields)
+    roller = ShardRoller(target.folder, target.format, target.schema, target.options, target.prefix(number))
+    for batch in batches:
+        batch = batch.cast(target.schema.token_dtype)
+        given.update(batch)
+        roller.add(batch)
+    shards = roller.close()
+    leaves = given.finish()
+    written = digest_rows(read_back(target, shards))
+    if written != leaves:
+        names = ", ".join(s.name for s in shards)
+        raise VerificationError(
+            f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost "
+            f"data, or "
+            f"format {target.format.name} has a defect. Nothing was published"
+        )
+    return shards, leaves
+
+
+def read_back(target: Target, shards: Sequence[ShardInfo]) -> Corpus:
+    """The shards as a corpus of their own."""
+    manifest = Manifest(format=target.format.name, schema=target.schema, shards=tuple(shards))
+    return Corpus(target.folder, manifest, target.format, cache_bytes=0)
+
+
+def digest_rows(corpus: Corpus, start: int = 0, stop: int | None = None) -> Leaves:
+    """The digest leaves of rows start .. stop; ``start`` is a multiple of 1,024."""
+    digester = Digester(corpus.schema.fields)
+    for batch in corpus.batches(start, stop):
+        digester.update(batch)
+    return digester.finish()
+
+
+def plan_rows(corpus: Corpus, shard_bytes: int, itemsize: int) -> Iterator[range]:
+    """Cut a corpus into runs of rows that each make about one shard, at multiples of 1,024 rows.
+
+    Depends on the corpus and the numbers given only. Reads indexes, and the first rows to see how large extra fields
+    are.
+    """
+    per_token, per_row = _field_bytes(corpus)
+    start, size = 0, 0.0
+    for first in range(0, len(corpus), _PLAN_ROWS):
+        lengths = corpus.row_lengths(first, min(first + _PLAN_ROWS, len(corpus)))
+        blocks = np.add.reduceat(
+            lengths * (itemsize + per_token) + per_row, np.arange(0, len(lengths), DIGEST_BLOCK_ROWS)
+        )
+        for i, block in enumerate(blocks.tolist()):
+            row = first + i * DIGEST_BLOCK_ROWS
+            if size and size + block > shard_bytes:
+                yield range(start, row)
+                start, size = row, 0.0
+            size += block
+    if start < len(corpus):
+        yield range(start, len(corpus))
+
+
+def digest_corpus(corpus: Corpus, num_workers: int) -> Digests:
+    """Read every row of a corpus and digest it, in parallel."""
+    tasks = list(plan_rows(corpus, 64 << 20, np.dtype(corpus.schema.token_dtype).itemsize))
+    leaves = dict(run_tasks(_digest_task, corpus, tasks, num_workers))
+    return combine([leaves[i] for i in range(len(tasks))] or [digest_rows(corpus)])
+
+
+def _digest_task(corpus: Corpus, rows: range) -> Leaves:
+    return digest_rows(corpus, rows.start, rows.stop)
+
+
+def collect(
+    results: Iterable[tuple[int, TaskOutput]], unit: str, total: int, on_progress: OnProgress | None
+) -> list[TaskOutput]:
+    """All results in the order of the tasks, telling the progress as they come."""
+    begun = time.monotonic()
+    found: dict[int, TaskOutput] = {}
+    rows = tokens = size = 0
+    for number, output in results:
+        found[number] = output
+        rows, tokens, size = rows + output.num_rows, tokens + output.num_tokens, size + output.num_bytes
+        if on_progress:
+            seconds = time.monotonic() - begun
+            on_progress(Progress(rows=rows, tokens=tokens, bytes=size, unit=unit, total=total, seconds=seconds))
+    return [found[i] for i in range(len(found))]
+
+
+def digests_of(target: Target, outputs: Sequence[TaskOutput], num_workers: int) -> Digests:
+    """The digests of what all tasks wrote: from their leaves, or read back where a task ends inside a digest block."""
+    full = [o for o in outputs if o.num_rows]
+    if all(o.num_rows % DIGEST_BLOCK_ROWS == 0 for o in full[:-1]):
+        return combine([o.leaves for o in outputs] or [Digester(target.schema.fields).finish()])
+    return digest_corpus(read_back(target, [s for o in outputs for s in o.shards]), num_workers)
+
+
+def total_counts(outputs: Iterable[TaskOutput]) -> dict[str, int]:
+    """The counts of all tasks, summed by name."""
+    totals: dict[str, int] = {}
+    for output in outputs:
+        for name, count in output.counts.items():
+            totals[name] = totals.get(name, 0) + count
+    return dict(sorted(totals.items()))
+
+
+def provenance(job: str, options: Mapping[str, Any], source: Corpus | None = None, **more: Any) -> dict[str, Any]:
+    """What a manifest says of its making: the job, its options, and what it was made from."""
+    said: dict[str, Any] = {"job": job, "options": dict(options), **more}
+    if source is not None:
+        said["source"] = {
+            "format": source.format,
+            "id": source.digest or source.structural_id,
+            "provenance": dict(source.manifest.provenance),
+        }
+    return said
+
+
+def _field_bytes(corpus: Corpus) -> tuple[float, float]:
+    """Bytes of extra fields for each token and for each row, judged by the first rows."""
+    batch = next(corpus.batches(0, DIGEST_BLOCK_ROWS), None)
+    if batch is None:
+        return 0.0, 16.0
+    lists = sum(c.nbytes for c in batch.fields.values() if c.type.is_list)
+    others = sum(c.nbytes for c in batch.fields.values() if not c.type.is_list)
+    return lists / max(1, batch.num_tokens), 16.0 + others / len(batch)

@@ -1,0 +1,269 @@
+"""Turn texts into a corpus of documents: one row a document, in the order of the input, for any number of workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tokenyard.converters.encoding import Encoding, encode_documents
+from tokenyard.converters.engines import EngineName, SpecialText, TokenizerSpec, choose_engine, load_tokenizer
+from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.job import (
+    OnProgress,
+    Target,
+    TaskOutput,
+    collect,
+    digests_of,
+    provenance,
+    total_counts,
+    write_shards,
+)
+from tokenyard.converters.text import BadRecord, Document, Split, TextOptions, group_splits, plan_texts, read_split
+from tokenyard.corpus import destination, publish_manifest
+from tokenyard.errors import ConfigError, DataError
+from tokenyard.formats.registry import get_format
+from tokenyard.manifest import Manifest
+from tokenyard.schema import Schema, token_dtype_for
+
+Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OnBadRecord = Literal["error", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizeReport:
+    """What tokenizing did.
+
+    ``engine_reasons`` says why this engine and none of the others. ``counts``: documents proven against transformers,
+    special text found inside documents, and skipped records by kind (``bad:<kind>``).
+    """
+
+    destination: str
+    format: str
+    tokenizer: str
+    engine: str
+    engine_reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    num_documents: int
+    num_tokens: int
+    num_input_bytes: int
+    num_bad_records: int
+    counts: Mapping[str, int]
+    token_dtype: str
+    digest: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tokenizing:
+    """What all tasks share."""
+
+    encoding: Encoding
+    texts: TextOptions
+    target: Target
+    on_bad_record: OnBadRecord
+    max_bad_records: int
+
+
+def tokenize(
+    inputs: Inputs,
+    dst: str | os.PathLike[str],
+    *,
+    tokenizer: str | os.PathLike[str],
+    format: str = "npy",
+    engine: Literal["auto"] | EngineName = "auto",
+    special_text: SpecialText = "encode",
+    add_eos: bool = True,
+    add_bos: bool = False,
+    eos_token: str | None = None,
+    bos_token: str | None = None,
+    on_bad_record: OnBadRecord = "error",
+    max_bad_records: int = 1000,
+    prove_share: float = 0.01,
+    token_dtype: str | None = None,
+    text: Mapping[str, Any] | None = None,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> TokenizeReport:
+    """Encode the documents of ``inputs`` (files, globs, folders, or a list of these) into a corpus at ``dst``.
+
+    ``text`` holds the options of reading (TextOptions: ``kind``, ``text_field``, ``fields`` to copy, ...), ``options``
+    those of the format's writer. ``tokenizer`` is a name, a folder or a tokenizer.json; a bare tokenizer.json names no
+    EOS: give ``eos_token``. Documents are encoded without special tokens; ``add_bos`` and ``add_eos`` alone add them.
+    ``special_text`` says whether text such as ``<|endoftext|>`` inside a document is encoded as that token or as
+    plain text. ``prove_share`` of the documents are encoded again with transformers and must agree. Records that are no
+    documents stop the job, or are skipped and counted up to ``max_bad_records``.
+
+    The rows and bytes written depend on neither ``num_workers`` nor the engine.
+
+    Raises DataError that names file and line, UnknownTokenizerError, VerificationError (an engine disagreed, or what
+    was written read back differently), ConfigError, DestinationExistsError, StorageError.
+    """
+    begun = time.monotonic()
+    _check_arguments(on_bad_record, max_bad_records, prove_share)
+    to = get_format(format)
+    writer_options = to.options(options)
+    text_options = _text_options(text)
+    spec = load_tokenizer(tokenizer, eos_token=eos_token, bos_token=bos_token)
+    _check_marks(spec, add_eos, add_bos)
+    schema = _schema(spec, text_options, token_dtype)
+    plan = plan_texts(inputs, text_options)
+    choice = choose_engine(spec, engine, special_text)
+    encoding = Encoding(
+        spec=spec,
+        engine=choice.engine.name,
+        special_text=special_text,
+        add_bos=add_bos,
+        add_eos=add_eos,
+        prove_share=prove_share,
+    )
+    tasks = list(enumerate(group_splits(plan.splits, text_options.split_bytes)))
+    with destination(dst, {"job": "tokenize", "to": format}, overwrite=overwrite) as folder:
+        target = Target(folder=folder, format=to, schema=schema, options=writer_options, num_tasks=len(tasks))
+        job = _Tokenizing(
+            encoding=encoding,
+            texts=text_options,
+            target=target,
+            on_bad_record=on_bad_record,
+            max_bad_records=max_bad_records,
+        )
+        total = sum(s.num_bytes for s in plan.splits)
+        results = _limit_bad(run_tasks(_tokenize_splits, job, tasks, num_workers), max_bad_records)
+        outputs = collect(results, "bytes", total, on_progress)
+        digests = digests_of(target, outputs, num_workers)
+        said = {
+            **writer_options.model_dump(),
+            "add_bos": add_bos,
+            "add_eos": add_eos,
+            "special_text": special_text,
+            "on_bad_record": on_bad_record,
+            "text": asdict(text_options),
+        }
+        counts = total_counts(outputs)
+        manifest = Manifest(
+            format=format,
+            schema=schema,
+            shards=tuple(s for o in outputs for s in o.shards),
+            digests=digests,
+            provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
+        )
+        publish_manifest(folder, to, manifest)
+    notes = (*spec.warnings, *(n.message for n in plan.notes), *_special_text_notes(counts, special_text))
+    return TokenizeReport(
+        destination=os.fspath(dst),
+        format=format,
+        tokenizer=spec.name,
+        engine=choice.engine.name,
+        engine_reasons=choice.reasons,
+        notes=notes,
+        num_documents=manifest.num_rows,
+        num_tokens=manifest.num_tokens,
+        num_input_bytes=total,
+        num_bad_records=_num_bad(counts),
+        counts=counts,
+        token_dtype=schema.token_dtype,
+        digest=digests.tokens,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _check_arguments(on_bad_record: str, max_bad_records: int, prove_share: float) -> None:
+    if on_bad_record not in ("error", "skip"):
+        raise ConfigError(f"on_bad_record: expected error or skip; found {on_bad_record!r}")
+    if max_bad_records < 0:
+        raise ConfigError(f"max_bad_records: expected 0 or more; found {max_bad_records}")
+    if not 0 <= prove_share <= 1:
+        raise ConfigError(f"prove_share: expected a share from 0 to 1; found {prove_share}")
+
+
+def _text_options(values: Mapping[str, Any] | None) -> TextOptions:
+    known = TextOptions.__dataclass_fields__
+    if unknown := sorted(set(values or {}) - set(known)):
+        raise ConfigError(f"text has no option {', '.join(unknown)}; it has {', '.join(known)}")
+    return TextOptions(**dict(values or {}))
+
+
+def _check_marks(spec: TokenizerSpec, add_eos: bool, add_bos: bool) -> None:
+    for wanted, id, name in ((add_eos, spec.eos_id, "eos"), (add_bos, spec.bos_id, "bos")):
+        if wanted and id is None:
+            raise ConfigError(
+                f"{spec.name}: this tokenizer names no {name.upper()} token; give {name}_token (--{name}-token), or turn "
+                f"add_{name} off (--no-{name})"
+            )
+
+
+def _schema(spec: TokenizerSpec, texts: TextOptions, token_dtype: str | None) -> Schema:
+    schema = Schema(
+        token_dtype=token_dtype or token_dtype_for(spec.max_id),
+        vocab_size=spec.max_id + 1,
+        eos_token_id=spec.eos_id,
+        bos_token_id=spec.bos_id,
+        tokenizer=spec.fingerprint,
+        fields=texts.fields,
+    )
+    schema.check_writable()
+    schema.check_holds(spec.max_id)
+    return schema
+
+
+def _tokenize_splits(job: _Tokenizing, task: tuple[int, tuple[Split, ...]]) -> TaskOutput:
+    number, splits = task
+    counts: dict[str, int] = {}
+    documents = _good_documents(job, splits, counts)
+    shards, leaves = write_shards(
+        job.target, number, encode_documents(job.encoding, documents, job.target.schema, counts)
+    )
+    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts)
+
+
+def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[Document]:
+    for split in splits:
+        for record in read_split(split, job.texts):
+            if isinstance(record, Document):
+                yield record
+                continue
+            if job.on_bad_record == "error":
+                raise DataError(f"{record}; mend it, or pass on_bad_record=skip (--on-bad-record skip)")
+            kind = f"bad:{record.kind}"
+            counts[kind] = counts.get(kind, 0) + 1
+            if _num_bad(counts) > job.max_bad_records:
+                raise _too_many(job.max_bad_records, record)
+
+
+def _limit_bad(results: Iterator[tuple[int, TaskOutput]], limit: int) -> Iterator[tuple[int, TaskOutput]]:
+    found = 0
+    for number, output in results:
+        found += _num_bad(output.counts)
+        if found > limit:
+            raise _too_many(limit, None)
+        yield number, output
+
+
+def _too_many(limit: int, last: BadRecord | None) -> DataError:
+    seen = f"; the last: {last}" if last else ""
+    return DataError(
+        f"more than {limit} bad records{seen}; mend the input, or raise max_bad_records (--max-bad-records)"
+    )
+
+
+def _num_bad(counts: Mapping[str, int]) -> int:
+    return sum(n for name, n in counts.items() if name.startswith("bad:"))
+
+
+def _special_text_notes(counts: Mapping[str, int], special_text: SpecialText) -> list[str]:
+    found = {n.removeprefix("special:"): c for n, c in counts.items() if n.startswith("special:")}
+    if not found:
+        return []
+    became = "that token's id" if special_text == "encode" else "plain text"
+    listed = ", ".join(f"{text} in {count} documents" for text, count in found.items())
+    return [
+        f"text of special tokens inside documents ({listed}) was encoded as {became} (special_text: {special_text})"
+    ]
