@@ -143,8 +143,9 @@ def _tokens(heads: Sequence[Head], found: Mapping[str, _Kind], options: ReadOpti
             pickled = [e for e in found if e.split(".")[-1] in _PICKLED]
             why = f" ({dotted(pickled)} are pickled, which tokenyard never unpickles)" if pickled else ""
             raise DataError(
-                f"{where}: {len(keys)} of {len(keys)} samples have no tokens ({some(keys)}): members are {dotted(found)}"
-                f"{why}; name the one that holds token ids with tokens='<extension>', or tokenize the text first"
+                f"{where}: {len(keys)} of {len(keys)} samples have no tokens ({some(keys)}): members are "
+                f"{dotted(found)}{why}; name the one that holds token ids with tokens='<extension>', or tokenize the "
+                "text first"
             )
         chosen = candidates[0]
     kind = chosen.split(".")[-1]
