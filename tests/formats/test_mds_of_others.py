@@ -88,8 +88,8 @@ def test_other_columns_become_fields_of_their_own_type(tmp_path: Path) -> None:
     }  # fmt: skip
     base: dict[str, Any] = {
         "tokens": [1], "text": "hé", "meta": {"a": 1}, "n": -5, "small": -1, "big": 2**64 - 1, "half": 0.5,
-        "double": 1e300, "exact": "0.10", "digits": 10**30, "float": 0.25, "blob": b"\xff", "photo": b"\xff\xd8", "mask": [1, 0],
-        "pair": [1.5, 2.5], "any": np.array([3], np.int16), "text.valid": 1,
+        "double": 1e300, "exact": "0.10", "digits": 10**30, "float": 0.25, "blob": b"\xff", "photo": b"\xff\xd8",
+        "mask": [1, 0], "pair": [1.5, 2.5], "any": np.array([3], np.int16), "text.valid": 1,
     }  # fmt: skip
     null = base | {"text": "", "text.valid": 0}
     corpus = open_corpus(by_hand.dataset(tmp_path / "d", columns, [base, null]))

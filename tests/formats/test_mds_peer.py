@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.formats import peer
+from tests.peers import run_in_peers
 from tokenyard import CorpusWriter, Schema, open_corpus
 from tokenyard.schema import FieldType
 
+SCRIPTS = Path(__file__).parent / "peer_scripts"
 LENGTHS = [5, 0, 1, 255, 256, 2048, 65535, 65536, 2]
 FIELDS = {
     "aa": "string?",
@@ -75,7 +76,7 @@ def test_streaming_dataset_reads_what_we_write(tmp_path: Path, compression: str,
         for row in rows:
             w.write(row["tokens"], **{n: v for n, v in row.items() if n != "tokens"})
     assert len(list((tmp_path / "c").glob("*.mds*"))) > 1
-    found = peer.run("mds_read.py", tmp_path / "c")
+    found = run_in_peers(SCRIPTS / "mds_read.py", tmp_path / "c")
     assert found["rows"] == [seen_by_streaming(row) for row in rows]
 
 
@@ -117,7 +118,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, (encoding, values, *_) in ENCODINGS.items():
         wanted[name] = {"columns": {"tokens": encoding}, "samples": [{"tokens": v} for v in values], "options": {}}
-    peer.run("mds_write.py", folder, json_in=wanted)
+    run_in_peers(SCRIPTS / "mds_write.py", folder, json_in=wanted)
     return folder
 
 

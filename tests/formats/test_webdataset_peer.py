@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.formats import peer
+from tests.peers import run_in_peers
 from tokenyard import CorpusWriter, Schema, open_corpus
 from tokenyard.schema import FieldType
 
+SCRIPTS = Path(__file__).parent / "peer_scripts"
 LENGTHS = [5, 0, 1, 255, 2048, 65536, 2]
 FIELDS = {
     "aa": "string?",
@@ -73,7 +74,9 @@ def test_webdataset_reads_what_we_write(tmp_path: Path, compression: str, dtype:
     counts = [s.num_rows for s in writer.manifest.shards]
     assert len(counts) > 1
     keys = [f"{shard:05d}{row:06d}" for shard, count in enumerate(counts) for row in range(count)]
-    found = peer.run("wds_read.py", *(tmp_path / "c" / s.name for s in writer.manifest.shards))
+    found = run_in_peers(
+        SCRIPTS / "wds_read.py", *(tmp_path / "c" / s.name for s in writer.manifest.shards), alone=False
+    )
     assert found == [seen_by_webdataset(row, key) for row, key in zip(rows * 5, keys, strict=True)]
 
 
@@ -92,7 +95,7 @@ def test_we_read_what_shard_writer_writes(tmp_path: Path) -> None:
         for n in [1, 0, 255, 256, 2048, 65536, 3]
     ]
     (tmp_path / "d").mkdir()
-    peer.run("wds_write.py", tmp_path / "d/s-%04d.tar", json_in=given)
+    run_in_peers(SCRIPTS / "wds_write.py", tmp_path / "d/s-%04d.tar", json_in=given, alone=False)
     corpus = open_corpus(tmp_path / "d")
     assert [s.num_rows for s in corpus.manifest.shards] == [4, 3]
     for i, sample in enumerate(given):
@@ -120,7 +123,7 @@ def test_a_shard_of_ours_is_no_larger_than_its_own(tmp_path: Path) -> None:
         assert writer.manifest is not None
         sizes[compression] = writer.manifest.num_bytes
     given = [{"__key__": f"{i:06d}", "tokens.npy": ["uint16", row.tolist()]} for i, row in enumerate(rows)]
-    peer.run("wds_write.py", tmp_path / "s-%04d.tar", json_in=given)
+    run_in_peers(SCRIPTS / "wds_write.py", tmp_path / "s-%04d.tar", json_in=given, alone=False)
     theirs = (tmp_path / "s-0000.tar").stat().st_size
     assert sizes["none"] <= theirs
     assert sizes["gz"] < 0.85 * theirs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from tokenyard.formats.npy_header import NpyError
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.runs_reader import field_arrays
 from tokenyard.formats.tar import Member, members
-from tokenyard.formats.tar_samples import Sample, TarSelection, check, group, is_integer_text, json_tokens
+from tokenyard.formats.tar_samples import Sample, TarSelection, check, group
+from tokenyard.formats.tar_select import Head, is_integer_text, json_tokens
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import FieldType, Schema
 
@@ -42,7 +43,7 @@ def scan(buffer: Bytes, selection: TarSelection, token_dtype: str | None, schema
     check_integers(dtype, where)
     if not np.can_cast(dtype, np.dtype(schema.token_dtype), "safe"):
         raise DataError(
-            f"{where}: its tokens are {dtype.name}, the first shard's {schema.token_dtype}; a corpus has one dtype, "
+            f"{where}: its tokens are {dtype.name}, other shards' {schema.token_dtype}; a corpus has one dtype, "
             "write the tars with the same, or open them apart"
         )
     meta["dtypes"]["tokens"] = dtype.str
@@ -53,14 +54,23 @@ def scan(buffer: Bytes, selection: TarSelection, token_dtype: str | None, schema
     return ShardIndex(arrays=arrays, meta=meta)
 
 
-def token_dtype_of(buffer: Bytes, member: Member, extension: str, declared: str | None, where: str) -> str:
-    """The name of the dtype of the tokens in one member."""
+def token_dtype_of(heads: Sequence[Head], extension: str, declared: str | None) -> str:
+    """The name of the dtype that holds the first tokens of these shards. Raises DataError when there is none."""
     kind = extension.split(".")[-1]
-    if kind == "json":
-        return np.dtype(JSON_DTYPE).name
-    dtype = np.dtype(declared) if kind == "bin" else _arrays(buffer, [member], 1, where)[2]
-    check_integers(dtype, where)
-    return dtype.name
+    if kind != "npy":
+        return np.dtype(JSON_DTYPE if kind == "json" else declared).name
+    dtypes = []
+    for head in heads:
+        member = head.samples.extensions().get(extension)
+        if member is not None:
+            dtypes.append(_arrays(head.buffer, [member], 1, head.where)[2])
+            check_integers(dtypes[-1], head.where)
+    common = np.result_type(*dtypes)
+    if common.kind == "f":  # int64 and uint64 together
+        raise DataError(
+            f"{heads[0].where}: tars of mixed token dtypes that no integer type holds together; open them apart"
+        )
+    return common.name
 
 
 def check_integers(dtype: np.dtype[Any], where: str) -> None:
@@ -154,7 +164,7 @@ def _field(
         starts, lengths, dtype = _arrays(buffer, there, int(type.is_list), where)
         if there and dtype.newbyteorder("=") != type.dtype:
             raise DataError(
-                f"{where}: members .{extension} are {dtype.name}, the first shard's are {type.dtype.name}; a corpus "
+                f"{where}: members .{extension} are {dtype.name}, other shards' are {type.dtype.name}; a corpus "
                 "has one schema, write the tars with the same dtype"
             )
         if there:

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import tar, tar_samples, tar_scan
+from tokenyard.formats import tar, tar_samples, tar_scan, tar_select
 from tokenyard.formats.base import (
     Discovered,
     Format,
@@ -36,7 +36,8 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.runs_reader import RunsReader, ShardBytes
 from tokenyard.formats.tar_encode import TarEncoder
-from tokenyard.formats.tar_samples import Samples, TarSelection
+from tokenyard.formats.tar_samples import TarSelection
+from tokenyard.formats.tar_select import Head
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import FieldType, Schema
@@ -48,8 +49,8 @@ _OTHERS = (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".tar.lz
 _MAX_DECODED = 1 << 32
 #: Rows and tokens that are encoded at once.
 _PIECE_ROWS, _PIECE_TOKENS = 4096, 1 << 22
-#: How far other people's first tar is read to see what its samples hold.
-_HEAD_MEMBERS, _HEAD_BYTES = 4096, 1 << 26
+#: How many of other people's tars are looked at to see what samples hold, and how far.
+_HEADS, _HEAD_MEMBERS, _HEAD_BYTES = 16, 1024, 1 << 22
 
 
 class WebDatasetOptions(FormatOptions):
@@ -100,7 +101,7 @@ class WebDataset(Format):
         return _Reader(str(folder.at(shard.name)), index, schema, load, mapped=mapped)
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
-        """Any tars; each is a shard. What their samples hold is taken from the first one that has any."""
+        """Any tars; each is a shard. What samples hold is taken from the first ones of some shards."""
         mine = [n for n in names if n.endswith((*_RAW, *_GZIPPED))]
         if others := [n for n in names if n.endswith(_OTHERS)]:
             raise DataError(
@@ -111,16 +112,12 @@ class WebDataset(Format):
             return None
         if options.split is not None:
             raise ConfigError(f"{folder.path}: 'split' cuts one long array, but a tar's sample is a row; leave it out")
-        for name in mine:
-            where = str(folder.at(name))
-            buffer, samples = _peek(folder, name)
-            if samples.samples:
-                break
-        else:
-            raise DataError(f"{folder.path}: no samples in any of {len(mine)} tars ({mine[0]} ...)")
-        selection = tar_samples.select(samples, buffer, options, where)
-        first = samples.extensions()[selection.tokens]
-        dtype = tar_scan.token_dtype_of(buffer, first, selection.tokens, options.token_dtype, where)
+        heads = [_head(folder, mine[i]) for i in np.unique(np.linspace(0, len(mine) - 1, _HEADS).astype(int)).tolist()]
+        heads = [h for h in heads if h.samples.samples]
+        if not heads:
+            raise DataError(f"{folder.path}: no samples in {', '.join(mine[:_HEADS])}")
+        selection = tar_select.select(heads, options)
+        dtype = tar_scan.token_dtype_of(heads, selection.tokens, options.token_dtype)
         meta = {
             "tokens": selection.tokens,
             "fields": {n: list(f) for n, f in selection.fields.items()},
@@ -154,7 +151,7 @@ class _Reader(RunsReader):
             return super().column(shard, name, type, start, stop)
         offsets = self.index.arrays[f"field:{name}:offsets"][start : stop + 1]
         text = self.items(shard, name, start, stop)
-        values = tar_samples.ascii_integers(text, offsets - offsets[0], f"{self.where}: field {name!r}", start)
+        values = tar_select.ascii_integers(text, offsets - offsets[0], f"{self.where}: field {name!r}", start)
         return Column(type=type, values=values, valid=self.valid(name, start, stop))
 
 
@@ -168,7 +165,7 @@ def _pieces(batches: Sequence[RowBatch]) -> Iterator[RowBatch]:
             start = stop
 
 
-def _peek(folder: Folder, name: str) -> tuple[Bytes, Samples]:
+def _head(folder: Folder, name: str) -> Head:
     """The bytes and the first samples of a tar."""
     where = str(folder.at(name))
     packed = folder.map(name)
@@ -183,7 +180,7 @@ def _peek(folder: Folder, name: str) -> tuple[Bytes, Samples]:
     samples = tar_samples.group(found, where)
     if len(found) >= _HEAD_MEMBERS and len(samples.samples) > 1:
         samples.samples.pop()  # it may go on
-    return buffer, samples
+    return Head(where=where, buffer=buffer, samples=samples)
 
 
 def _compression(name: str) -> str | None:
