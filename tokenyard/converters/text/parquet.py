@@ -1,0 +1,99 @@
+"""Parquet: a document a row, a split some row groups.
+
+Only the columns that are asked for are read, a few rows at a time, with page checksums verified. Metadata of single
+column chunks is never touched: with hostile files pyarrow aborts the process there.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tokenyard.converters.text.compression import open_seekable
+from tokenyard.converters.text.document import BadRecord, Document, Place
+from tokenyard.converters.text.options import TextOptions
+from tokenyard.converters.text.records import RecordReader
+from tokenyard.converters.text.split import SourceFile, Split, TextSource, group_sizes
+from tokenyard.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows decoded at once. Dictionary pages can blow kilobytes up to gigabytes; a batch must stay small.
+_BATCH_ROWS = 64
+
+
+def plan(file: SourceFile, options: TextOptions) -> Iterator[Split]:
+    """Plan splits of whole row groups, neighbours joined up to `split_bytes` of decoded columns."""
+    whole = file.whole()
+    with open_seekable(whole) as raw:
+        metadata = _open(raw, file.path).metadata
+        sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
+    for first, stop, num_bytes in group_sizes(sizes, options.split_bytes):
+        yield file.part(first, stop, num_bytes)
+
+
+def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
+    """Yield a document a row; places count rows of the file from 0.
+
+    DataError when a column is missing, a page is damaged, or a row group holds fewer rows than it says.
+    """
+    import pyarrow as pa
+
+    records = RecordReader(options)
+    with open_seekable(split) as raw:
+        file = _open(raw, split.path)
+        columns = _find_columns(file, records, split.path)
+        row = sum(file.metadata.row_group(at).num_rows for at in range(split.start))
+        for group in range(split.start, split.stop):
+            end = row + file.metadata.row_group(group).num_rows
+            try:
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False):
+                    for record in _records(batch):
+                        yield records.document(record, Place(path=split.path, unit="row", number=row))
+                        row += 1
+            except (pa.ArrowException, OSError) as error:
+                raise DataError(f"{split.path}, row group {group}, near row {row}: damaged: {error}") from error
+            if row != end:
+                raise DataError(f"{split.path}, row group {group}: expected rows up to {end}, found {row}")
+
+
+def _open(raw: Any, path: str) -> "pq.ParquetFile":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(raw, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a whole Parquet file: {error}") from error
+
+
+def _find_columns(file: "pq.ParquetFile", records: RecordReader, path: str) -> list[str]:
+    names = file.schema_arrow.names
+    for name, kind in zip(records.names, records.kinds, strict=True):
+        count = names.count(name)
+        if count > 1 or (count == 0 and not kind.nullable):
+            shown = ", ".join(map(repr, names))
+            raise DataError(f"{path}: expected one column {name!r}, found {count}; the columns are {shown}")
+    return [name for name in records.names if name in names]
+
+
+def _records(batch: "pa.RecordBatch") -> Iterator[dict[str, object]]:
+    columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+    for row in range(batch.num_rows):
+        yield {name: values[row] for name, values in columns.items()}
+
+
+def _values(column: "pa.Array") -> list[Any]:
+    """Return Python values; where a string column holds bytes that are not UTF-8, its values as bytes."""
+    import pyarrow as pa
+
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        return column.cast(binary).to_pylist()  # type: ignore[no-any-return]
+
+
+PARQUET = TextSource(plan=plan, read=read)
