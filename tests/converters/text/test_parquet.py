@@ -66,9 +66,23 @@ def test_a_missing_column_is_an_error_that_names_those_there(read, parquet):
         read(parquet({"body": ["a"], "n": [1]}))
 
 
-def test_text_of_another_type_is_a_bad_record(read, parquet):
-    (bad,) = read(parquet({"text": [["a", "b"]]}))
-    assert str(bad).endswith("row 0: 'text': expected a string, found list")
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"text": [["a", "b"]], "n": [1]}, r"column 'text' has type list<.*>; expected a string"),
+        ({"text": [5], "n": [1]}, r"column 'text' has type int64; expected a string"),
+        ({"text": ["a"], "n": [{"a": 1}]}, r"column 'n' has type struct<a: int64>; expected a scalar"),
+    ],
+)
+def test_columns_of_types_that_can_not_be_read_are_errors(read, parquet, table, message):
+    with pytest.raises(DataError, match=message):
+        read(parquet(table), fields={"n": "int64"})
+
+
+def test_a_scalar_of_another_type_than_declared_is_a_bad_record(read, parquet):
+    (bad,) = read(parquet({"text": ["a"], "n": ["one"]}), fields={"n": "int64"})
+    assert bad.kind == "bad_field"
+    assert "field 'n': expected int64, found str 'one'" in bad.message
 
 
 def test_a_document_above_the_limit_is_a_bad_record(read, parquet):

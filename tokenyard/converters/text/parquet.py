@@ -68,13 +68,38 @@ def _open(raw: Any, path: str) -> "pq.ParquetFile":
 
 
 def _find_columns(file: "pq.ParquetFile", records: RecordReader, path: str) -> list[str]:
-    names = file.schema_arrow.names
+    schema = file.schema_arrow
     for name, kind in zip(records.names, records.kinds, strict=True):
-        count = names.count(name)
+        count = schema.names.count(name)
         if count > 1 or (count == 0 and not kind.nullable):
-            shown = ", ".join(map(repr, names))
+            shown = ", ".join(map(repr, schema.names))
             raise DataError(f"{path}: expected one column {name!r}, found {count}; the columns are {shown}")
-    return [name for name in records.names if name in names]
+    found = [name for name in records.names if name in schema.names]
+    for name in found:
+        _check_type(schema.field(name).type, name, name == records.names[0], path)
+    return found
+
+
+def _check_type(kind: "pa.DataType", name: str, is_text: bool, path: str) -> None:
+    """Refuse nested columns, and text that is none, before a page of them is decoded."""
+    import pyarrow as pa
+
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_string = any(
+        test(values)
+        for test in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_null,
+        )
+    )
+    if pa.types.is_nested(values) or (is_text and not is_string):
+        expected = "a string" if is_text else "a scalar"
+        raise DataError(f"{path}: column {name!r} has type {kind}; expected {expected}")
 
 
 def _records(batch: "pa.RecordBatch") -> Iterator[dict[str, object]]:
