@@ -91,11 +91,12 @@ def test_a_document_above_the_limit_is_a_bad_record(read, parquet):
     assert "row 1: a document of 102 bytes, above max_document_bytes = 100" in str(records[1])
 
 
-def test_a_compressed_parquet_file_is_read(texts, parquet):
-    path = parquet({"text": ["a", "b"]})
+def test_a_file_compressed_as_a_whole_is_read_in_one_split(texts, parquet):
+    path = parquet({"text": ["a", "b", "c"]}, row_group_size=1)
     packed = path.with_suffix(".parquet.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert texts(packed) == ["a", "b"]
+    assert texts(packed, split_bytes=1) == ["a", "b", "c"]
+    assert len(plan_splits(packed, TextOptions(split_bytes=1))) == 1
 
 
 def test_a_damaged_page_is_an_error_with_its_row_group(read, parquet):

@@ -38,7 +38,7 @@ def test_each_txt_member_is_a_document_also_compressed_ones(texts, file, name, p
 
 def test_the_text_comes_from_json_where_there_is_no_txt_and_fields_always_do(read, file):
     members = [
-        ("1.json", json.dumps({"text": "from json", "n": 1}).encode()),
+        ("1.json", b"\xef\xbb\xbf" + json.dumps({"text": "from json", "n": 1}).encode()),
         ("2.json", json.dumps({"text": "not this", "n": 2}).encode()),
         ("2.txt", b"from txt"),
         ("3.txt", b"no json"),

@@ -23,12 +23,13 @@ _BATCH_ROWS = 64
 
 
 def plan(file: SourceFile, options: TextOptions) -> Iterator[Split]:
-    """Plan splits of whole row groups, neighbours joined up to `split_bytes` of decoded columns."""
+    """Plan splits of whole row groups, neighbours joined up to `split_bytes`; one for a file compressed as a whole."""
     whole = file.whole()
     with open_seekable(whole) as raw:
         metadata = _open(raw, file.path).metadata
         sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
-    for first, stop, num_bytes in group_sizes(sizes, options.split_bytes):
+    limit = options.split_bytes if file.compression == "none" else sum(sizes)
+    for first, stop, num_bytes in group_sizes(sizes, limit):
         yield file.part(first, stop, num_bytes)
 
 

@@ -85,7 +85,7 @@ def _document(
 ) -> Document | BadRecord:
     record: dict[str, object] = {}
     if _JSON in contents and (text_member not in contents or options.fields):
-        found = parse_object(contents[_JSON], place, records)
+        found = parse_object(contents[_JSON].removeprefix(BOM), place, records)
         if isinstance(found, BadRecord):
             return found
         record = found
