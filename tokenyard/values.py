@@ -31,6 +31,9 @@ def token_array(tokens: Any, row: int) -> NDArray[Any]:
             f"row {row}: tokens must be a one-dimensional array of integers of at most 64 bits, not "
             f"{array.ndim}-dimensional {array.dtype}"
         )
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8 and int(array.max()) >= 2**63:
+        # Beside signed rows, such an id would become a float.
+        raise SchemaError(f"row {row}: token id {int(array.max())} is outside 0 .. 4294967295")
     return array
 
 

@@ -63,7 +63,8 @@ class Addresses:
         The caller has checked that the items lie inside the shard.
         """
         num_bytes = num_items * self.dtype.itemsize
-        if not 0 < num_bytes <= MAX_ITEM_BYTES or not self.owners:
+        # Shards entered may all be smaller than what is asked for, with no item of that size in their memory.
+        if not 0 < num_bytes <= min(MAX_ITEM_BYTES, self.high - self.low):
             return None
         view = self._views.get(num_bytes)
         if view is None:

@@ -38,12 +38,13 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
     try:
         replaces = _check_free(final, overwrite)
         build = final.with_name(f".{final.name}.{uuid.uuid4().hex[:12]}.new") if replaces else final
-        created = _make(build)
+        created = _claim(build)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
         raise storage_error(e, f"can't create {final}") from e
     folder = Folder(build)
+    identity = _identity(build)
     try:
         folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
         yield folder
@@ -52,7 +53,9 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
         if replaces:
             _swap(build, final)
     except BaseException:
-        _clear(build, created)
+        # Not a folder that another job has put here in the meantime.
+        if _identity(build) == identity:
+            _clear(build, created)
         raise
 
 
@@ -107,17 +110,23 @@ def _what_lies_at(final: Path) -> tuple[str, bool]:
     return "something that is not a tokenyard corpus", False
 
 
-def _make(build: Path) -> list[Path]:
-    """Make a folder; returns the folders made for it, itself first. Raises OSError, DestinationExistsError."""
-    if build.is_dir():
-        return []
-    made = [build, *(p for p in build.parents if not p.exists())]
-    build.parent.mkdir(parents=True, exist_ok=True)
+def _claim(build: Path) -> list[Path]:
+    """Make a folder for one job alone; returns the folders made for it, itself first. Raises OSError."""
+    made = [p for p in (build, *build.parents) if not p.exists()]
+    build.mkdir(parents=True, exist_ok=True)
     try:
-        build.mkdir()
+        (build / HOME).mkdir()
     except FileExistsError:
         raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination") from None
     return made
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _swap(build: Path, final: Path) -> None:

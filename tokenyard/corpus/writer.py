@@ -248,12 +248,17 @@ def _snapshot(name: str, value: Any, row: int) -> Any:
         return value
     if isinstance(value, list | tuple):
         return list(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
     try:
-        return bytes(value) if isinstance(value, bytearray | memoryview) else np.array(value)
+        array = np.asarray(value).copy()
     except (TypeError, ValueError, RuntimeError) as e:
+        raise SchemaError(f"row {row}: field {name!r}: {value!r:.80} can't be copied ({e})") from None
+    if array.dtype.hasobject:
         raise SchemaError(
-            f"row {row}: field {name!r}: {value!r:.80} is neither a number, text, bytes nor a list ({e})"
-        ) from None
+            f"row {row}: field {name!r}: {value!r:.80} is neither a number, text, bytes nor a list of numbers"
+        )
+    return array
 
 
 def _types(batch: RowBatch) -> dict[str, FieldType]:

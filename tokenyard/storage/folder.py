@@ -205,6 +205,8 @@ def storage_error(error: OSError, what: str) -> StorageError:
         errno.EPERM: "not permitted; check the owner and mode of the folder",
         errno.EROFS: "the file system is read-only; choose another folder",
         errno.ENOENT: "no such file or folder",
+        errno.EEXIST: "a file is in the way where a folder should be",
+        errno.ENOTDIR: "a file is in the way where a folder should be",
     }.get(error.errno or 0, error.strerror or str(error))
     return StorageError(f"{what}: {advice}")
 

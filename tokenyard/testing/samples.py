@@ -60,7 +60,7 @@ def _edge_floats(type: FieldType) -> list[Any]:
     payload = np.array([0x7FF8DEADBEEF0001], np.uint64).view(np.float64)[0]
     numbers = [0.0, -0.0, 1.0, -1.5, 1 / 3, np.nan, payload, np.inf, -np.inf]
     numbers += [info.max, info.min, info.tiny, info.smallest_subnormal, 1 + info.eps]
-    return [float(x) for x in numbers]
+    return [float(x if np.isnan(x) else type.dtype.type(x)) for x in numbers]
 
 
 def zero_value(name: str) -> Any:
