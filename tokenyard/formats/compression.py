@@ -19,10 +19,11 @@ from tokenyard.formats.runs import Bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: For each name its levels, lowest and highest, and the level used when none is given.
+#: For each name its levels, lowest and highest, and the level used when none is given. (On tokens gz 6 is four times
+#: slower than 1, and saves 7 % more.)
 LEVELS: dict[str, tuple[int, int, int] | None] = {
     "zstd": (1, 22, 3),
-    "gz": (0, 9, 6),
+    "gz": (0, 9, 1),
     "br": (0, 11, 5),
     "bz2": (1, 9, 9),
     "snappy": None,
@@ -58,7 +59,7 @@ def compress(data: Bytes, name: str, level: int | None = None) -> Any:
 
 def gzip_packer(level: int | None = None) -> Any:
     """A zlib compressor that writes gzip with no time and no name in it."""
-    return zlib.compressobj(6 if level is None else level, zlib.DEFLATED, 31)
+    return zlib.compressobj(1 if level is None else level, zlib.DEFLATED, 31)
 
 
 def decompress(data: Bytes, name: str, size: int, where: str) -> Bytes:

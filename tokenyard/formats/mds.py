@@ -49,7 +49,9 @@ class MdsOptions(FormatOptions):
     compression: Literal["none", "zstd", "gz", "br", "bz2", "snappy"] = Field(
         default="none", description="How whole shards are compressed; raw ones are read at memory speed."
     )
-    compression_level: int | None = Field(default=None, description="Its level; when not given, 3 for zstd.")
+    compression_level: int | None = Field(
+        default=None, description="Its level; when not given, 3 for zstd, 1 for gz, 5 for br, 9 for bz2."
+    )
 
     def model_post_init(self, _: Any) -> None:
         """The level is one that the compression has."""

@@ -19,32 +19,30 @@ from tokenyard.formats import runs
 from tokenyard.formats.mds_columns import MAX_SHARD_BYTES, MdsColumn, columns_of
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.runs_reader import field_arrays
-from tokenyard.rows import Array, Offsets, RowBatch
+from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What a column holds of one batch: its values flat, each row's items, and the validity."""
+    """What a column holds of one batch: its values flat, and each row's items (None: one)."""
 
     values: Array
     lengths: Offsets | None
 
 
 def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: str) -> tuple[Bytes, dict[str, Offsets]]:
-    """A shard, and the arrays of its index. ``config`` is the JSON of the columns."""
+    """A shard, and the arrays of its index. ``config`` is the JSON of the columns. Raises DataError past 4 GiB."""
     columns = columns_of(schema)
     parts = [[_part(batch, column, schema) for batch in batches] for column in columns]
     num_rows = sum(len(b) for b in batches)
     lengths = [None if c.size is not None else _lengths(p) for c, p in zip(columns, parts, strict=True)]
-    heads = [_head_sizes(n) if c.is_array and n is not None else 0 for c, n in zip(columns, lengths, strict=True)]
-    sizes = [
-        np.full(num_rows, c.size, np.int64) if n is None else head + n * (c.dtype.itemsize if c.dtype else 1)
-        for c, n, head in zip(columns, lengths, heads, strict=True)
-    ]
-    varying = [s for s, c in zip(sizes, columns, strict=True) if c.size is None]
+    heads = [_head_sizes(n) if c.is_array and n is not None else None for c, n in zip(columns, lengths, strict=True)]
+    data = [_data_sizes(c, n, num_rows) for c, n in zip(columns, lengths, strict=True)]
+    sizes = [d if h is None else h + d for h, d in zip(heads, data, strict=True)]
+    varying = np.stack([s for s, c in zip(sizes, columns, strict=True) if c.size is None], axis=1)
     begin = 4 * (num_rows + 2) + len(config)
-    bounds = np.concatenate([[begin], begin + np.cumsum(sum(sizes) + 4 * len(varying))]).astype(np.int64)
+    bounds = begin + offsets_of(np.sum(sizes, axis=0) + 4 * varying.shape[1])
     if bounds[-1] > MAX_SHARD_BYTES:
         raise DataError(
             f"{where}: {num_rows} rows take {bounds[-1]} bytes, an MDS shard holds {MAX_SHARD_BYTES}; use a smaller "
@@ -52,15 +50,20 @@ def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: st
         )
     out = np.empty(int(bounds[-1]), np.uint8)
     out[:begin] = np.frombuffer(np.uint32(num_rows).tobytes() + bounds.astype("<u4").tobytes() + config, np.uint8)
-    runs.put_equal(out, bounds[:-1], np.stack(varying, axis=1).astype("<u4"))
-    position = bounds[:-1] + 4 * len(varying)
+    row = 0
+    for i, batch in enumerate(batches):
+        rows = slice(row, row + len(batch))
+        pieces = [(varying[rows].astype("<u4"), np.full(len(batch), 4 * varying.shape[1]))]
+        for column_parts, n, head, size in zip(parts, lengths, heads, data, strict=True):
+            if head is not None and n is not None:
+                pieces.append((_heads(n[rows], head[rows]), head[rows]))
+            pieces.append((column_parts[i].values, size[rows]))
+        runs.interleave(pieces, out[bounds[row] : bounds[row + len(batch)]])
+        row += len(batch)
     index: dict[str, Offsets] = {}
-    for column, column_parts, n, head, size in zip(columns, parts, lengths, heads, sizes, strict=True):
-        starts = position + head
-        if column.is_array and n is not None:
-            _put_heads(out, position, n)
-        _put_parts(out, starts, size - head, column_parts)
-        index |= _index_of(column.name, starts, n)
+    position = bounds[:-1] + 4 * varying.shape[1]
+    for column, n, head, size in zip(columns, lengths, heads, sizes, strict=True):
+        index |= _index_of(column.name, position if head is None else position + head, n)
         position = position + size
     for name, type in schema.fields.items():
         index |= _nulls(name, type, batches)
@@ -82,33 +85,28 @@ def _lengths(parts: Sequence[_Part]) -> Offsets:
     return np.concatenate([np.empty(0, np.int64), *[p.lengths for p in parts if p.lengths is not None]])
 
 
+def _data_sizes(column: MdsColumn, lengths: Offsets | None, num_rows: int) -> Offsets:
+    if lengths is None:
+        return np.full(num_rows, column.size, np.int64)
+    return lengths * (column.dtype.itemsize if column.dtype else 1)
+
+
 def _head_sizes(lengths: Offsets) -> Offsets:
     return np.where(lengths < 1 << 8, 2, np.where(lengths < 1 << 16, 3, 5)).astype(np.int64)
 
 
-def _put_heads(out: Bytes, starts: Offsets, lengths: Offsets) -> None:
-    """Write the shapes of one-dimensional arrays."""
-    sizes = _head_sizes(lengths)
-    for code, width in enumerate((1, 2, 4)):
-        some = np.flatnonzero(sizes == 1 + width)
-        lines = np.empty((len(some), 1 + width), np.uint8)
-        lines[:, 0] = 1 << 2 | code
-        lines[:, 1:] = lengths[some].astype(f"<u{width}").view(np.uint8).reshape(len(some), width)
-        runs.put_equal(out, starts[some], lines)
-
-
-def _put_parts(out: Bytes, starts: Offsets, sizes: Offsets, parts: Sequence[_Part]) -> None:
-    row = 0
-    for part in parts:
-        end = row + (len(part.values) if part.lengths is None else len(part.lengths))
-        runs.put(out, starts[row:end], sizes[row:end], part.values)
-        row = end
+def _heads(lengths: Offsets, sizes: Offsets) -> Bytes:
+    """The shapes of one-dimensional arrays, flat."""
+    lines = np.empty((len(lengths), 5), np.uint8)
+    lines[:, 0] = 1 << 2 | np.searchsorted([2, 3, 5], sizes)
+    lines[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(len(lengths), 4)
+    return lines[np.arange(5) < sizes[:, None]]
 
 
 def _index_of(name: str, starts: Offsets, lengths: Offsets | None) -> dict[str, Offsets]:
     if name == "tokens":
         assert lengths is not None
-        return {"starts": starts, "offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)}
+        return {"starts": starts, "offsets": offsets_of(lengths)}
     return {} if name.endswith(".valid") else field_arrays(name, starts, lengths, None)
 
 

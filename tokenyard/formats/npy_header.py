@@ -23,6 +23,8 @@ from tokenyard.formats.runs import Bytes
 from tokenyard.rows import Offsets
 
 MAGIC = b"\x93NUMPY"
+#: What ``write_header`` writes.
+HEADER_BYTES = 80
 _MAX_HEADER = 1 << 16
 
 
@@ -37,10 +39,9 @@ class NpyHeader:
 
 
 def write_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """A header of version 1.0."""
+    """A header of version 1.0, for one dimension or none."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
-    padding = -(len(MAGIC) + 4 + len(text) + 1) % 16
-    text += b" " * padding + b"\n"
+    text = text.ljust(HEADER_BYTES - len(MAGIC) - 5) + b"\n"
     return MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tokenyard.errors import SchemaError
 from tokenyard.formats import runs, tar
-from tokenyard.formats.npy_header import write_header
+from tokenyard.formats.npy_header import HEADER_BYTES, write_header
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.runs_reader import field_arrays
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
@@ -56,20 +56,18 @@ class TarEncoder:
         prefix = np.broadcast_to(np.frombuffer(self._prefix, np.uint8), (len(batch), len(self._prefix)))
         keys = np.concatenate([prefix, tar.digits(rows, self._width)], axis=1)
         columns = {name: _Column(name, kind, batch, self._row) for name, kind in self._kinds.items()}
-        taken = np.sum([c.taken for c in columns.values()], axis=0, dtype=np.int64)
-        total = int(taken.sum())
-        position = np.cumsum(taken) - taken
-        out = np.zeros(total, np.uint8)
-        for name, kind in self._kinds.items():
-            column = columns[name]
-            starts = column.put(out, position, keys, kind.suffix)
-            kind.starts.append(np.where(column.valid, self.num_bytes + starts, 0))
+        bounds = offsets_of(np.sum([c.taken for c in columns.values()], axis=0))
+        members = np.empty(int(bounds[-1]), np.uint8)
+        runs.interleave([part for column in columns.values() for part in column.parts(keys)], members)
+        position = self.num_bytes + bounds[:-1]
+        for kind, column in zip(self._kinds.values(), columns.values(), strict=True):
+            kind.starts.append(np.where(column.valid, position + column.head_bytes, 0))
             kind.lengths.append(column.lengths)
             kind.valid.append(column.valid)
             position = position + column.taken
         self._row += len(batch)
-        self.num_bytes += total
-        return out
+        self.num_bytes += len(members)
+        return members
 
     def index(self) -> dict[str, Offsets]:
         """The arrays of the shard's index."""
@@ -90,19 +88,21 @@ class _Column:
     def __init__(self, name: str, kind: _Kind, batch: RowBatch, first_row: int) -> None:
         type = kind.type
         dtype = type.dtype.newbyteorder("<")
-        if name == "tokens":
-            column = Column(type=type, values=batch.tokens, offsets=batch.offsets)
-        else:
-            column = batch.fields[name]
+        column = (
+            Column(type=type, values=batch.tokens, offsets=batch.offsets) if name == "tokens" else batch.fields[name]
+        )
         values, offsets = column.values, column.offsets
         self.valid = np.ones(len(batch), bool) if column.valid is None else column.valid
         self.lengths = np.where(self.valid, 1, 0) if offsets is None else np.diff(offsets)
         if offsets is None and column.valid is not None:
             values = values[column.valid]
         self._values = values.astype(dtype, copy=False)
-        self._heads = None if type.is_binary else _heads(dtype, self.lengths if type.is_list else None, len(batch))
+        self._suffix = kind.suffix
+        self._heads = None if type.is_binary else _heads(dtype, self.lengths[self.valid] if type.is_list else None)
+        #: Bytes before a member's items.
+        self.head_bytes = tar.BLOCK + (0 if self._heads is None else self._heads.shape[1])
         self._data = self.lengths * dtype.itemsize
-        self._sizes = self._data + (0 if self._heads is None else self._heads.shape[1])
+        self._sizes = self._data + self.head_bytes - tar.BLOCK
         if len(batch) and int(self._sizes.max()) > tar.MAX_MEMBER_BYTES:
             row = int(np.argmax(self._sizes))
             raise SchemaError(
@@ -111,32 +111,29 @@ class _Column:
             )
         self.taken = np.where(self.valid, tar.BLOCK + tar.padded(self._sizes), 0)
 
-    def put(self, out: Bytes, position: Offsets, keys: Bytes, suffix: bytes) -> Offsets:
-        """Write the members to where each begins. Returns where each one's items begin."""
-        some = np.flatnonzero(self.valid)
-        at = position[some]
-        names = np.concatenate(
-            [keys[some], np.broadcast_to(np.frombuffer(suffix, np.uint8), (len(some), len(suffix)))], axis=1
-        )
-        runs.put_equal(out, at, tar.headers(names, self._sizes[some]))
-        starts = position + tar.BLOCK
+    def parts(self, keys: Bytes) -> list[tuple[Array, Offsets]]:
+        """What the members are made of: headers of the tar and of arrays, the items, and what fills the last block."""
+        suffix = np.frombuffer(self._suffix, np.uint8)
+        names = np.concatenate([keys, np.broadcast_to(suffix, (len(keys), len(suffix)))], axis=1)[self.valid]
+        parts: list[tuple[Array, Offsets]] = [(tar.headers(names, self._sizes[self.valid]), self._if_valid(tar.BLOCK))]
         if self._heads is not None:
-            runs.put_equal(out, at + tar.BLOCK, self._heads[some])
-            starts = starts + self._heads.shape[1]
-        runs.put(out, starts[some], self._data[some], self._values)
-        return starts
+            heads = np.broadcast_to(self._heads, (int(self.valid.sum()), self._heads.shape[1]))
+            parts.append((heads, self._if_valid(heads.shape[1])))
+        filling = self.taken - self._if_valid(self.head_bytes) - self._data
+        return [*parts, (self._values, self._data), (np.zeros(int(filling.sum()), np.uint8), filling)]
+
+    def _if_valid(self, num_bytes: int) -> Offsets:
+        return np.where(self.valid, num_bytes, 0).astype(np.int64)
 
 
 def _extension(type: FieldType) -> str:
     return {"string": "txt", "bytes": "bin"}.get(type.name, "npy")
 
 
-def _heads(dtype: np.dtype[np.generic], lengths: Offsets | None, num_rows: int) -> Bytes:
-    """uint8[n, header]: the .npy header of each row's array, or of a single number; all are equally long."""
+def _heads(dtype: np.dtype[np.generic], lengths: Offsets | None) -> Bytes:
+    """The .npy headers of arrays of these lengths, or the one of single numbers; all are equally long."""
     if lengths is None:
-        return np.broadcast_to(
-            np.frombuffer(write_header(dtype, ()), np.uint8), (num_rows, len(write_header(dtype, ())))
-        )
+        return np.frombuffer(write_header(dtype, ()), np.uint8)[None]
     different, which = np.unique(lengths, return_inverse=True)
     text = b"".join(write_header(dtype, (n,)) for n in different.tolist())
-    return np.frombuffer(text, np.uint8).reshape(len(different), -1)[which]
+    return np.frombuffer(text, np.uint8).reshape(len(different), HEADER_BYTES)[which]

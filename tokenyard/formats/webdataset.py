@@ -59,7 +59,7 @@ class WebDatasetOptions(FormatOptions):
     compression: Literal["none", "gz"] = Field(
         default="none", description="How whole tars are compressed; raw ones are read at memory speed."
     )
-    compression_level: int | None = Field(default=None, description="Its level, 0 to 9; 6 when not given.")
+    compression_level: int | None = Field(default=None, description="Its level, 0 to 9; 1 when not given.")
 
     def model_post_init(self, _: Any) -> None:
         """The level is one that the compression has."""
