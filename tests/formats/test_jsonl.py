@@ -305,6 +305,14 @@ def test_what_is_no_corpus_is_refused_with_the_way_out(tmp_path: Path, data: byt
         open_(write_lines(tmp_path / "a.jsonl", data))
 
 
+def test_a_line_without_end_is_refused_before_it_takes_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MAX_ROW_BYTES", 1000)
+    with pytest.raises(DataError, match=r"a\.jsonl: line 2 has over 1000 bytes; a row is one line, cut it"):
+        open_(write_lines(tmp_path / "a.jsonl", ['{"tokens": [1]}', f'{{"tokens": {list(range(500))}}}']))
+
+
 def test_other_keys_are_left_out_when_the_fields_are_chosen(tmp_path: Path) -> None:
     lines = ['{"tokens": [1], "n": 1, "meta": {"a": 1}}', '{"tokens": [2], "later": [null]}']
     corpus = open_(write_lines(tmp_path / "a.jsonl", lines), fields=["n"])

@@ -269,6 +269,14 @@ def test_partition_folders_are_refused_unless_the_fields_are_chosen(tmp_path: Pa
     assert tokens_of(open_(tmp_path / "data", fields=[])) == [[1], [2]]
 
 
+def test_a_delta_table_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "data/part-0.parquet", {"tokens": [[1]]})
+    (tmp_path / "data/_delta_log").mkdir()
+    (tmp_path / "data/_delta_log/00000000000000000000.json").write_text("{}")
+    with pytest.raises(DataError, match="a Delta table, whose log says which of its files and rows still count"):
+        open_(tmp_path / "data")
+
+
 # ---- damaged ----
 
 

@@ -14,6 +14,7 @@ from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 
 _MAX_OFFSET = 2**31 - 1
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
 # ---- types ----
@@ -37,8 +38,13 @@ def field_type(type: pa.DataType, nullable: bool) -> FieldType | None:
     if _is_any(type, "binary", "large_binary", "binary_view", "fixed_size_binary"):
         return FieldType("bytes", False, nullable)
     if pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_boolean(type):
-        return FieldType(np.dtype(type.to_pandas_dtype()).name, False, nullable)
+        return FieldType(numpy_dtype(type).name, False, nullable)
     return None
+
+
+def numpy_dtype(type: pa.DataType) -> np.dtype[Any]:
+    """The dtype of a number; Arrow's own ``to_pandas_dtype`` imports pandas."""
+    return np.dtype(_FLOATS.get(str(type), str(type)))
 
 
 def is_list(type: pa.DataType) -> bool:
@@ -186,7 +192,7 @@ def _binary_parts(array: pa.Array, type: FieldType, place: Place) -> tuple[Array
 
 def _numbers(array: pa.Array) -> Array:
     """The values, zero where null; shared with Arrow unless they are bits or some are null."""
-    dtype = np.dtype(array.type.to_pandas_dtype())
+    dtype = numpy_dtype(array.type)
     data = array.buffers()[1]
     if not len(array) or data is None:
         return np.zeros(len(array), dtype)

@@ -18,7 +18,7 @@ from tokenyard.rows import Offsets, RowBatch, offsets_of
 
 #: Rows in a storage block: as many as an order block and a digest block hold by default.
 BLOCK_ROWS = 1024
-_MAX_KEPT = 16
+_MAX_KEPT = 8
 
 Value = TypeVar("Value")
 

@@ -25,7 +25,7 @@ from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
 from tokenyard.formats.foreign import Place, choose_fields, find_tokens, refuse_options
 from tokenyard.formats.json_rows import Objects, field_column, infer_types, parse_object, parse_rows
 from tokenyard.formats.numbers import format_numbers, join_lists
-from tokenyard.formats.text import Fields, Lines, TextFormat, first_byte, refuse_compressed
+from tokenyard.formats.text import Fields, Lines, NumberedLines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import Schema
@@ -97,13 +97,18 @@ class Jsonl(TextFormat):
 
     def _sample(self, path: Path) -> Objects:
         """The objects of the first lines."""
+        start = first_byte(path)
+        objects = []
         try:
             with open(path, "rb") as f:
-                f.seek(first_byte(path))
-                lines = enumerate(f.readlines(_SAMPLE_BYTES), 1)
+                lines = NumberedLines(f, start, 1, str(path))
+                for number, record in self.records(iter(lines), {}, str(path)):
+                    objects.append(parse_object(record, f"{path}: line {number}"))
+                    if lines.at - start >= _SAMPLE_BYTES:
+                        break
         except OSError as e:
             raise storage_error(e, f"can't read {path}") from e
-        return [parse_object(r, f"{path}: line {n}") for n, r in self.records(lines, {}, str(path))]
+        return objects
 
 
 FORMAT = Jsonl()

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from tokenyard.errors import DataError, SchemaError
-from tokenyard.formats.arrow import arrow_schema, field_type, is_list, record_batch, tokens_of
+from tokenyard.formats.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
 from tokenyard.formats.base import (
     Discovered,
     Format,
@@ -49,11 +49,18 @@ class ParquetOptions(FormatOptions):
     """How shards are laid out and compressed."""
 
     compression: Literal["zstd", "lz4", "snappy", "none"] = Field(default="zstd", description="The codec of all pages.")
-    compression_level: int = Field(default=1, ge=1, le=22, description="zstd's level; other codecs have none.")
+    compression_level: int | None = Field(
+        default=None, ge=1, le=22, description="zstd's level, 1 by default; other codecs have none."
+    )
     row_group_rows: int = Field(default=BLOCK_ROWS, ge=1, description="Rows in a row group, at most.")
     row_group_bytes: int = Field(
         default=16 << 20, ge=1, description="Bytes of tokens and fields in a row group of more than one row, at most."
     )
+
+    def model_post_init(self, _: Any) -> None:
+        """Only zstd has levels."""
+        if self.compression_level is not None and self.compression != "zstd":
+            raise ValueError(f"compression_level belongs to zstd, {self.compression} has none")
 
 
 class Parquet(Format):
@@ -91,7 +98,7 @@ class Parquet(Format):
         if not mine:
             return None
         refuse_options(folder, options, self.name)
-        _refuse_partitions(folder, mine, options)
+        _refuse_tables(folder, names, options)
         found = [_foreign_schema(folder.at(n), options) for n in mine]
         tokens, first = found[0]
         for name, (column, schema) in zip(mine, found, strict=True):
@@ -148,7 +155,8 @@ def _layout(options: ParquetOptions, schema: Schema) -> dict[str, Any]:
     split = options.compression != "none"
     return {
         "compression": options.compression,
-        "compression_level": options.compression_level if options.compression == "zstd" else None,
+        # Level 3 is no smaller on ids, and slower to write.
+        "compression_level": options.compression_level or 1 if options.compression == "zstd" else None,
         "use_dictionary": leaves if split else ["tokens.list.element", *leaves],
         "column_encoding": {"tokens.list.element": "BYTE_STREAM_SPLIT"} if split else None,
         "write_statistics": leaves,
@@ -176,11 +184,20 @@ def _foreign_schema(path: Path, options: ReadOptions) -> tuple[str, Schema]:
         )
     types = {f.name: field_type(f.type, f.nullable) or str(f.type) for f in layout}
     fields = choose_fields(types, tokens, options, str(path))
-    return tokens, Schema(token_dtype=np.dtype(items.to_pandas_dtype()).name, fields=fields)
+    return tokens, Schema(token_dtype=numpy_dtype(items).name, fields=fields)
 
 
-def _refuse_partitions(folder: Folder, names: Sequence[str], options: ReadOptions) -> None:
-    """Folders named ``key=value`` keep a column in their names; refused, unless somebody says which fields to keep."""
+def _refuse_tables(folder: Folder, names: Sequence[str], options: ReadOptions) -> None:
+    """Refuse folders whose files alone don't say what the table holds.
+
+    A Delta log takes files out of the table; folders named ``key=value`` keep a column in their names, which is fine
+    when somebody says which fields to keep.
+    """
+    if any(n.split("/")[-2:-1] == ["_delta_log"] for n in names):
+        raise DataError(
+            f"{folder.path}: a Delta table, whose log says which of its files and rows still count; export it to plain "
+            "Parquet files first"
+        )
     keys = sorted({part.split("=")[0] for n in names for part in n.split("/")[:-1] if "=" in part})
     if keys and options.fields is None:
         raise DataError(

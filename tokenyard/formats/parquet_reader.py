@@ -27,6 +27,9 @@ from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder, storage_error
 
+#: Read at a time: a column of a row group that others wrote can be larger than memory.
+_READ_BYTES = 1 << 20
+
 
 class ParquetReader(ShardReader):
     """One shard. ``groups`` and ``piece_rows`` of the index: each block's row group, and the rows decoded at a time."""
@@ -151,7 +154,9 @@ def decode(
     """The batches of a row group. One thread, no read-ahead: callers bring their own threads."""
     with reading(path, f"row group {group}"), pa.OSFile(str(path)) as source:
         footer = reader.footer if reader else None
-        file = pq.ParquetFile(source, metadata=footer, pre_buffer=False, page_checksum_verification=True)
+        file = pq.ParquetFile(
+            source, metadata=footer, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+        )
         if reader:
             reader.footer = file.metadata
         for batch in file.iter_batches(batch_rows, row_groups=[group], columns=columns, use_threads=False):

@@ -33,8 +33,9 @@ from tokenyard.storage import Folder, storage_error
 #: Bytes of tokens and fields in a block of more than one row; as text they are two to five times that.
 _BLOCK_BYTES = 8 << 20
 _SCAN_BYTES = 32 << 20
-#: Text of one row must stay below 2^31 bytes; an id and its separator take up to 11.
-_MAX_ROW_TOKENS = 2**31 // 11
+#: An id and its separator take up to 11 bytes.
+MAX_ROW_BYTES = 2**31
+_MAX_ROW_TOKENS = MAX_ROW_BYTES // 11
 COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 
 Fields = Mapping[str, FieldType]
@@ -128,7 +129,7 @@ class TextFormat(Format):
         try:
             at, line = self.start(path)
             with open(path, "rb") as f:
-                lines = NumberedLines(f, at, line)
+                lines = NumberedLines(f, at, line, str(path))
                 start, numbers, records = at, [], []
                 for number, record in self.records(iter(lines), meta, str(path)):
                     numbers.append(number)
@@ -145,14 +146,19 @@ class TextFormat(Format):
 class NumberedLines:
     """The lines of an open file from byte ``at`` on, that line having a number; ``at`` follows what was given out."""
 
-    def __init__(self, file: IO[bytes], at: int, number: int) -> None:
+    def __init__(self, file: IO[bytes], at: int, number: int, where: str) -> None:
         self._file = file
         self._number = number
+        self._where = where
         self.at = at
 
     def __iter__(self) -> Lines:
         self._file.seek(self.at)
-        for number, line in enumerate(self._file, self._number):
+        for number, line in enumerate(iter(lambda: self._file.readline(MAX_ROW_BYTES), b""), self._number):
+            if len(line) == MAX_ROW_BYTES:
+                raise DataError(
+                    f"{self._where}: line {number} has over {MAX_ROW_BYTES} bytes; a row is one line, cut it"
+                )
             self.at += len(line)
             yield number, line
 
@@ -272,6 +278,7 @@ def _text_of(lines: pa.Array) -> memoryview:
 
 
 def _compressed(how: str, data: bytes | memoryview) -> bytes | memoryview:
+    # On digits zstd 1 is smaller and quicker than 3; gzip 6 is 8 percent smaller than 2 and takes seven times as long.
     if how == "gzip":
-        return gzip.compress(data, 6, mtime=0)
-    return zstandard.ZstdCompressor().compress(data) if how == "zstd" else data
+        return gzip.compress(data, 2, mtime=0)
+    return zstandard.ZstdCompressor(level=1).compress(data) if how == "zstd" else data
