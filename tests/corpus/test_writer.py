@@ -342,10 +342,11 @@ def test_a_shard_ends_before_the_limit_of_its_format(tmp_path: Path, shard_bytes
         assert max(s.num_tokens for s in shards) > 2 * rows.lengths.max()
 
 
-def test_a_row_past_the_limit_is_left_to_the_format(tmp_path: Path) -> None:
+def test_a_row_past_the_limit_of_its_format_is_refused_with_its_number(tmp_path: Path) -> None:
     roller = ShardRoller(Folder(tmp_path), Limited(), PLAIN, FormatOptions())
-    roller.add(RowBatch.from_rows([[1], [0] * 2000, [2], [0] * 2000, [0] * 2000], PLAIN))
-    assert [(s.num_rows, s.num_tokens) for s in roller.close()] == [(1, 1), (1, 2000), (1, 1), (1, 2000), (1, 2000)]
+    roller.add(RowBatch.from_rows([[1], [2]], PLAIN))
+    with pytest.raises(SchemaError, match="row 3: 4016 bytes, but a file of format npy holds 1000; cut the row"):
+        roller.add(RowBatch.from_rows([[3], [0] * 2000, [4]], PLAIN))
 
 
 # ---- what is there already ----
