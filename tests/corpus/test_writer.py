@@ -476,7 +476,7 @@ def test_two_jobs_that_begin_at_once_do_not_share_a_place(place: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         jobs = [pool.submit(begin) for _ in range(8)]
         while sum(j.done() for j in jobs) < 7:
-            pass
+            time.sleep(0.01)
         go_on.set()
         assert sorted(j.result(10) for j in jobs) == ["begun"] + ["refused"] * 7
     assert not place.exists() or not list(place.iterdir())
