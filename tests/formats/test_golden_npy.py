@@ -12,11 +12,13 @@ from tokenyard.testing.round_trips import contents
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "npy"
 FIELDS = {"blob": "bytes", "flag": "bool", "mask": "uint8[]", "score": "float32?", "source": "string?", "n": "int64?"}
-ROWS: list[dict[str, Any]] = [
-    {"tokens": [1, 2, 65535], "blob": b"\0\xff", "flag": True, "mask": [1, 1, 0], "score": 0.5, "source": "café 漢", "n": -(2**63)},
-    {"tokens": [], "blob": b"", "flag": False, "mask": [], "score": None, "source": None, "n": None},
-    {"tokens": [*range(300)], "blob": b"x\n", "flag": True, "mask": [0] * 300, "score": -0.0, "source": "", "n": 2**63 - 1},
-]  # fmt: skip
+_NAMES = ("tokens", "blob", "flag", "mask", "score", "source", "n")
+_VALUES: list[tuple[Any, ...]] = [
+    ([1, 2, 65535], b"\0\xff", True, [1, 1, 0], 0.5, "café 漢", -(2**63)),
+    ([], b"", False, [], None, None, None),
+    ([*range(300)], b"x\n", True, [0] * 300, -0.0, "", 2**63 - 1),
+]
+ROWS = [dict(zip(_NAMES, values, strict=True)) for values in _VALUES]
 SCHEMA = Schema(token_dtype="uint16", vocab_size=65536, eos_token_id=2, tokenizer="none", fields=FIELDS)
 DIGEST = "ty1:4596b9ed2b3240601be24be532d0635d0a60d86f96112be212cd683453ce147d"
 
