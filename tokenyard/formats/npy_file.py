@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import io
 import math
-import warnings
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from tokenyard.errors import DataError
+from tokenyard.formats.npy_header import MAGIC, parse_header
 from tokenyard.storage import Folder
 
-_MAGIC = b"\x93NUMPY"
-#: As numpy itself: parsing a longer header could exhaust the parser, and arrays of numbers have short ones.
-_MAX_HEADER = 10_000
+#: More than any header that is read.
+_HEAD_BYTES = 1 << 14
 
 
 def read_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> dict[str, Any]:
@@ -28,8 +26,8 @@ def read_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> 
     ``raw`` is the dtype of a file without a header. Raises DataError.
     """
     where, size = str(folder.at(name)), folder.size(name)
-    head = folder.read(name, _MAX_HEADER + 64)
-    if head.startswith(_MAGIC):
+    head = folder.read(name, _HEAD_BYTES)
+    if head.startswith(MAGIC):
         return _parsed(where, head, size)
     if size == 0 and raw is None:
         raise DataError(f"{where}: an empty file, without even a .npy header; it was never finished, write it again")
@@ -48,24 +46,14 @@ def read_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> 
 def _parsed(where: str, head: bytes, size: int) -> dict[str, Any]:
     stream = io.BytesIO(head)
     try:
-        version = npy_format.read_magic(stream)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote, and reads them
-            if version == (1, 0):
-                shape, fortran, dtype = npy_format.read_array_header_1_0(stream, max_header_size=_MAX_HEADER)
-            elif version in ((2, 0), (3, 0)):
-                # Version 3 differs from 2 only in UTF-8 field names, which arrays of integers don't have.
-                shape, fortran, dtype = npy_format.read_array_header_2_0(stream, max_header_size=_MAX_HEADER)
-            else:
-                raise ValueError(f"format version {version[0]}.{version[1]}")
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as e:
-        said = str(e).splitlines()[0] if str(e) else e.__class__.__name__
-        raise DataError(f"{where}: unreadable .npy header ({said}); write the array again with np.save") from None
+        shape, fortran, dtype = parse_header(stream)
+    except ValueError as e:
+        raise DataError(f"{where}: unreadable .npy header ({e}); write the array again with np.save") from None
     if dtype.hasobject:
         raise DataError(
             f"{where}: an array of Python objects (pickled); tokenyard never unpickles, save integers instead"
         )
-    return _layout(where, list(shape), dtype, bool(fortran), stream.tell(), size)
+    return _layout(where, list(shape), dtype, fortran, stream.tell(), size)
 
 
 def _layout(where: str, shape: list[int], dtype: np.dtype[Any], fortran: bool, start: int, size: int) -> dict[str, Any]:

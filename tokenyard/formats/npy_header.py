@@ -9,10 +9,12 @@ from __future__ import annotations
 import io
 import math
 import re
+import tokenize
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -25,7 +27,8 @@ from tokenyard.rows import Offsets
 MAGIC = b"\x93NUMPY"
 #: What ``write_header`` writes.
 HEADER_BYTES = 80
-_MAX_HEADER = 1 << 16
+#: As numpy itself: parsing a longer header could exhaust the parser, and arrays of numbers have short ones.
+_MAX_HEADER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +57,34 @@ _COMMON = re.compile(
 @lru_cache(1 << 16)
 def read_header(data: bytes) -> NpyHeader:
     """Read a whole header. Raises ValueError: damaged, or an array of Python objects."""
-    if data[6] == 1 and (common := _COMMON.fullmatch(data, 10)):
+    if data[6:7] == b"\x01" and (common := _COMMON.fullmatch(data, 10)):
         length = common[2]
         return NpyHeader(len(data), np.dtype(common[1].decode()), () if length is None else (int(length),), False)
     stream = io.BytesIO(data)
-    version = npy_format.read_magic(stream)
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, fortran, dtype = read(stream, max_header_size=_MAX_HEADER)
+    shape, fortran, dtype = parse_header(stream)
     if dtype.hasobject:
         raise ValueError("an array of Python objects (pickled), which tokenyard never unpickles")
-    return NpyHeader(stream.tell(), dtype, tuple(shape), bool(fortran))
+    return NpyHeader(stream.tell(), dtype, shape, fortran)
+
+
+def parse_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and dtype, as numpy reads them. Raises ValueError, whatever the bytes are."""
+    try:
+        version = npy_format.read_magic(stream)
+        # Version 3 differs from 2 only in UTF-8 field names, which arrays of numbers don't have.
+        readers = {
+            (1, 0): npy_format.read_array_header_1_0,
+            (2, 0): npy_format.read_array_header_2_0,
+            (3, 0): npy_format.read_array_header_2_0,
+        }
+        if version not in readers:
+            raise ValueError(f"format version {version[0]}.{version[1]}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote, and reads them
+            shape, fortran, dtype = readers[version](stream, max_header_size=_MAX_HEADER)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as e:
+        raise ValueError(str(e).partition("\n")[0] or e.__class__.__name__) from None
+    return tuple(shape), bool(fortran), dtype
 
 
 @dataclass(frozen=True, kw_only=True)
