@@ -120,6 +120,15 @@ class Corpus:
         """int64[shards + 1]: the row at which each shard begins, and the number of rows."""
         return self._row_starts
 
+    @property
+    def shard_token_starts(self) -> Offsets:
+        """int64[shards + 1]: the token at which each shard begins, and the number of tokens."""
+        return self._token_starts
+
+    def shard_offsets(self, shard: int) -> Offsets:
+        """int64[rows + 1]: the token at which each of its rows begins, counted from the shard's first, and their end."""
+        return self._reader(shard).index.offsets
+
     # ---- rows ----
 
     def __getitem__(self, i: int) -> Array:
@@ -219,7 +228,8 @@ class Corpus:
         runs = Runs()
         window, shards, low, high = split_at(self._token_starts, starts, starts + length)
         places = window * length + (low - starts[window])
-        regular = self._row_table(field)
+        # Rows of a field may have one length of their own: the check that it is the tokens' is in the other way.
+        regular = self._row_table(field) if field == "tokens" else None
         if regular is None or not self._add_regular(runs, regular, places, shards, low, high):
             for shard in np.unique(shards).tolist():
                 at = np.flatnonzero(shards == shard)
