@@ -10,8 +10,8 @@ from tokenyard.corpus import Corpus, CorpusWriter, open_corpus
 from tokenyard.manifest import Layout
 from tokenyard.schema import Schema
 
-#: Formats whose batches are compared. Text formats are read through decoded blocks, the others raw.
-FORMATS = ["npy"]
+#: Formats whose batches are compared.
+FORMATS = ["npy", "mds", "webdataset", "parquet", "jsonl", "csv"]
 
 
 def write_corpus(

@@ -1,7 +1,58 @@
 """tokenyard: keep tokens in any storage format, and train from any of them with the same batches."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tokenyard.corpus import Corpus, CorpusWriter, open_corpus
-from tokenyard.errors import TokenyardError
+from tokenyard.errors import MissingDependencyError, TokenyardError
 from tokenyard.schema import Schema
 
-__all__ = ["Corpus", "CorpusWriter", "Schema", "TokenyardError", "open_corpus"]
+if TYPE_CHECKING:
+    from tokenyard.config import load_config
+    from tokenyard.converters.convert import convert
+    from tokenyard.converters.pack import pack
+    from tokenyard.converters.tokenize import tokenize
+    from tokenyard.converters.verify import verify
+    from tokenyard.datasets.dataset import TokenDataset
+    from tokenyard.datasets.loader import build_dataloader
+
+__all__ = [
+    "Corpus",
+    "CorpusWriter",
+    "Schema",
+    "TokenDataset",
+    "TokenyardError",
+    "build_dataloader",
+    "convert",
+    "load_config",
+    "open_corpus",
+    "pack",
+    "tokenize",
+    "verify",
+]
+
+#: Loaded when first asked for, since they import torch, or are not needed to read a corpus.
+_LAZY = {
+    "TokenDataset": "tokenyard.datasets.dataset",
+    "build_dataloader": "tokenyard.datasets.loader",
+    "convert": "tokenyard.converters.convert",
+    "load_config": "tokenyard.config",
+    "pack": "tokenyard.converters.pack",
+    "tokenize": "tokenyard.converters.tokenize",
+    "verify": "tokenyard.converters.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as e:
+        if e.name != "torch":
+            raise
+        raise MissingDependencyError(f"tokenyard.{name} needs torch: pip install 'tokenyard[torch]'") from e
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -124,8 +124,9 @@ def field_leaf(name: str, column: Column) -> bytes:
 
 
 def combine(pieces: Iterable[Leaves]) -> Digests:
-    """The digests of a corpus from the leaves of its consecutive pieces. Raises ValueError when a cut is in mid-block."""
-    pieces = [p for p in pieces if p.num_rows] or [p for p in pieces][:1]
+    """The digests of a corpus from the leaves of its consecutive pieces. Raises ValueError for a cut in mid-block."""
+    given = list(pieces)
+    pieces = [p for p in given if p.num_rows] or given[:1]
     for piece in pieces[:-1]:
         if piece.num_rows % DIGEST_BLOCK_ROWS:
             raise ValueError(

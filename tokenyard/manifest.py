@@ -7,6 +7,7 @@ bytes. It lies at ``.tokenyard/manifest.json``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ HOME = ".tokenyard"
 MANIFEST_NAME = f"{HOME}/manifest.json"
 #: Written first and removed last by every job that makes a corpus.
 MARKER_NAME = f"{HOME}/job.json"
+
+_DIGEST = re.compile(r"ty1:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +65,35 @@ class Layout:
     """What a row is: a document, or a packed sequence of ``seq_len`` tokens whose document lengths lie in a field.
 
     Where ``pad_token_id`` is set, rows that their documents don't fill end in padding: the tokens past the sum of their
-    document lengths.
+    document lengths. Raises SchemaError.
     """
 
     kind: str = "documents"
     seq_len: int | None = None
     lengths_field: str | None = None
     pad_token_id: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.kind not in ("documents", "packed"):
+            problems.append(f"kind: expected documents or packed, found {self.kind!r:.60}")
+        if not (_is_count(self.seq_len, 1) or (self.seq_len is None and self.kind != "packed")):
+            problems.append(f"seq_len: expected a whole number from 1 on, found {self.seq_len!r:.60}")
+        lengths_field: Any = self.lengths_field
+        if not (lengths_field is None or isinstance(lengths_field, str)):
+            problems.append(f"lengths_field: expected the name of a field or null, found {lengths_field!r:.60}")
+        if not (self.pad_token_id is None or _is_count(self.pad_token_id)):
+            problems.append(f"pad_token_id: expected a token id or null, found {self.pad_token_id!r:.60}")
+        if problems:
+            raise SchemaError("; ".join(f"layout.{p}" for p in problems))
+
+    def check(self, schema: Schema) -> None:
+        """Raise SchemaError when the schema lacks the field of document lengths."""
+        if self.lengths_field is not None and self.lengths_field not in schema.fields:
+            raise SchemaError(
+                f"layout.lengths_field is {self.lengths_field!r}, but the schema's fields are "
+                f"{', '.join(sorted(schema.fields)) or 'none'}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +152,8 @@ class Manifest:
         """Read a manifest. Raises DataError that lists every problem found; ``where`` names the file in it."""
         try:
             data = json.loads(text)
-        except ValueError as e:
-            raise DataError(
-                f"{where}: not valid JSON ({e}); restore it, or rebuild it with 'tokenyard index'"
-            ) from None
+        except (ValueError, RecursionError) as e:
+            raise DataError(f"{where}: not valid JSON ({e}); the manifest is damaged, restore it") from None
         return _Checker(where).manifest(data)
 
 
@@ -162,9 +185,11 @@ class _Checker:
             )
         name = self._get(data, "format", str, "")
         schema = self._schema(self._get(data, "schema", dict, {}))
-        layout = self._layout(self._get(data, "layout", dict, {}))
+        layout = self._layout(self._get(data, "layout", dict, {}), schema)
         shards = tuple(s for i, d in enumerate(self._get(data, "shards", list, [])) if (s := self._shard(i, d)))
-        digests = self._digests(data)
+        digests = self._digests(data, schema)
+        provenance = self._get(data, "provenance", dict, {})
+        meta = self._get(data, "meta", dict, {})
         for key, total in (("rows", sum(s.num_rows for s in shards)), ("tokens", sum(s.num_tokens for s in shards))):
             if not self._problems and data.get(key) != total:
                 self._problems.append(f"{key} is {data.get(key)!r}, but the shards sum to {total}")
@@ -176,8 +201,8 @@ class _Checker:
             layout=layout,
             shards=shards,
             digests=digests,
-            provenance=self._get(data, "provenance", dict, {}),
-            meta=self._get(data, "meta", dict, {}),
+            provenance=provenance,
+            meta=meta,
         )
 
     def _get(self, data: Mapping[str, Any], key: str, kind: type[Any], default: Any) -> Any:
@@ -194,45 +219,64 @@ class _Checker:
             self._problems.append(f"schema: {e}")
             return Schema()
 
-    def _layout(self, data: dict[str, Any]) -> Layout:
-        kind, seq_len = data.get("kind"), data.get("seq_len")
-        if kind not in ("documents", "packed"):
-            self._problems.append(f"layout.kind: expected documents or packed, found {kind!r}")
-        if kind == "packed" and (not isinstance(seq_len, int) or seq_len < 1):
-            self._problems.append(f"layout.seq_len: expected a whole number from 1 on, found {seq_len!r}")
+    def _layout(self, data: dict[str, Any], schema: Schema) -> Layout:
         try:
-            return Layout(**data)
+            layout = Layout(**data)
+            if not self._problems:  # else the fields may be missing for another reason
+                layout.check(schema)
+            return layout
+        except SchemaError as e:
+            self._problems.append(str(e))
         except TypeError as e:
             self._problems.append(f"layout: {e}")
-            return Layout()
+        return Layout()
 
-    def _digests(self, data: dict[str, Any]) -> Digests | None:
-        digest, fields = data.get("digest"), data.get("field_digests")
+    def _digests(self, data: dict[str, Any], schema: Schema) -> Digests | None:
+        digest, fields = data.get("digest"), data.get("field_digests") or {}
         if digest is None:
             return None
-        if not isinstance(digest, str) or not digest.startswith("ty1:") or not isinstance(fields, dict):
-            self._problems.append(f"digest: expected 'ty1:' and field digests, found {digest!r:.60} and {fields!r:.60}")
-            return None
-        return Digests(tokens=digest, fields=fields)
+        if not _is_digest(digest):
+            self._problems.append(f"digest: expected 'ty1:' and 64 hexadecimal digits, found {digest!r:.80}")
+        if not isinstance(fields, dict) or not all(_is_digest(d) for d in fields.values()):
+            self._problems.append(f"field_digests: expected digests by field, found {fields!r:.80}")
+        elif not self._problems and fields.keys() != schema.fields.keys():
+            self._problems.append(f"field_digests: of {sorted(fields)}, but the fields are {sorted(schema.fields)}")
+        return None if self._problems else Digests(tokens=digest, fields=fields)
 
     def _shard(self, i: int, data: Any) -> ShardInfo | None:
         try:
             files = tuple(self._file(f) for f in data["files"])
-            rows, tokens = data["rows"], data["tokens"]
-            if not files or not all(isinstance(n, int) and n >= 0 for n in (rows, tokens)):
-                raise ValueError("a shard needs files and counts from 0 on")
+            rows, tokens, meta = data["rows"], data["tokens"], data["meta"]
+            if not files or not _is_count(rows) or not _is_count(tokens):
+                raise ValueError(
+                    f"a shard needs files and counts from 0 on, found {rows!r:.60} rows, {tokens!r:.60} tokens"
+                )
+            if not isinstance(meta, dict):
+                raise ValueError(f"meta: expected dict, found {meta!r:.60}")
             index = self._file(data["index"]) if data["index"] else None
-            return ShardInfo(files=files, num_rows=rows, num_tokens=tokens, index=index, meta=data["meta"])
-        except (KeyError, TypeError, ValueError) as e:
-            self._problems.append(f"shards[{i}]: {e.__class__.__name__} {e}")
-            return None
+            return ShardInfo(files=files, num_rows=rows, num_tokens=tokens, index=index, meta=meta)
+        except KeyError as e:
+            self._problems.append(f"shards[{i}]: {e} is missing")
+        except (TypeError, ValueError) as e:
+            self._problems.append(f"shards[{i}]: {e}")
+        return None
 
     def _file(self, data: Any) -> FileInfo:
         name, size, checksum = data
-        if not isinstance(size, int) or size < 0:
-            raise ValueError(f"size of {name!r} is {size!r}")
         check_name(name)
+        if not _is_count(size):
+            raise ValueError(f"size of {name!r} is {size!r:.60}")
+        if checksum is not None and not isinstance(checksum, str):
+            raise ValueError(f"checksum of {name!r} is {checksum!r:.60}")
         return FileInfo(name=name, bytes=size, checksum=checksum)
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def check_name(name: Any) -> None:

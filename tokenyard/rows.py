@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tokenyard.errors import SchemaError
 from tokenyard.schema import FieldType, Schema
+from tokenyard.values import number_array, row_items, token_array
 
 Offsets = NDArray[np.int64]
 Array = NDArray[Any]
@@ -24,7 +25,8 @@ Array = NDArray[Any]
 class Column:
     """One extra field of k rows.
 
-    ``values``: one item a row for scalars; all items flat for lists; raw bytes (uint8, UTF-8 for text) for text and bytes.
+    ``values``: one item a row for scalars; all items flat for lists; raw bytes (uint8, UTF-8 for text) for text and
+    bytes.
     ``offsets``: int64[k + 1] into ``values`` where rows have lengths of their own, else None.
     ``valid``: bool[k], or None when no row is null. A null row is zero, or of no length.
     """
@@ -76,27 +78,43 @@ class Column:
         return cls(type=first.type, values=np.concatenate([c.values for c in columns]), offsets=offsets, valid=valid)
 
     @classmethod
-    def from_values(cls, name: str, type: FieldType, values: Sequence[Any]) -> Column:
-        """Build from one Python value a row. Raises SchemaError that names the field and the position."""
+    def from_values(cls, name: str, type: FieldType, values: Sequence[Any], first_row: int = 0) -> Column:
+        """Build from one Python value a row. Raises SchemaError; rows count from ``first_row``."""
         missing = [i for i, v in enumerate(values) if v is None]
         if missing and not type.nullable:
             raise SchemaError(
-                f"field {name!r} is null in row {missing[0]} of the batch; declare it as '{type}?' to allow nulls"
+                f"row {first_row + missing[0]}: field {name!r} is null; declare it as '{type}?' to allow nulls"
             )
         valid = None
         if missing:
             valid = np.ones(len(values), bool)
             valid[missing] = False
         if not type.has_offsets:
-            return cls(type=type, values=_scalars(name, type, values), valid=valid)
-        parts = [_item(name, type, i, v) for i, v in enumerate(values)]
+            zero = type.dtype.type(0).item()
+            filled = [zero if v is None else v for v in values]
+            scalars = number_array(name, type, filled, lambda i: f"row {first_row + i}")
+            return cls(type=type, values=scalars, valid=valid)
+        parts = [row_items(name, type, first_row + i, v) for i, v in enumerate(values)]
         flat = np.concatenate(parts) if parts else np.empty(0, type.dtype)
         return cls(type=type, values=flat, offsets=offsets_of([len(p) for p in parts]), valid=valid)
+
+    def check(self, name: str, num_rows: int) -> None:
+        """Raise SchemaError unless this is a sound column of ``num_rows`` rows, null only where that is allowed."""
+        if len(self) != num_rows or (self.valid is not None and len(self.valid) != num_rows):
+            raise SchemaError(f"field {name!r} has {len(self)} rows, its batch {num_rows}")
+        if self.values.ndim != 1 or self.values.dtype != self.type.dtype:
+            raise SchemaError(f"field {name!r}: expected {self.type}, found values of type {self.values.dtype}")
+        if self.type.has_offsets != (self.offsets is not None):
+            raise SchemaError(f"field {name!r}: {self.type} takes {'' if self.type.has_offsets else 'no '}offsets")
+        if self.offsets is not None:
+            _check_offsets(f"field {name!r}", self.offsets, len(self.values))
+        if not self.type.nullable and self.valid is not None and not self.valid.all():
+            raise SchemaError(f"field {name!r} is null in some rows; declare it as '{self.type}?' to allow nulls")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowBatch:
-    """k rows: ``tokens`` flat (any integer dtype, native byte order), ``offsets`` int64[k + 1] from 0, and the fields."""
+    """k rows: ``tokens`` flat (integers, native byte order), ``offsets`` int64[k + 1] from 0, and the fields."""
 
     tokens: Array
     offsets: Offsets
@@ -127,7 +145,7 @@ class RowBatch:
         return row
 
     def cast(self, dtype: str, first_row: int = 0) -> RowBatch:
-        """The same rows with tokens in ``dtype``; never wrapped. Raises SchemaError (rows counted from ``first_row``)."""
+        """The same rows with tokens in ``dtype``, never wrapped. Raises SchemaError; rows count from ``first_row``."""
         if self.tokens.dtype == np.dtype(dtype) and self.tokens.dtype.kind == "u":
             return self
         return RowBatch(
@@ -147,25 +165,46 @@ class RowBatch:
         if len(batches) == 1:
             return batches[0]
         return cls(
-            tokens=np.concatenate([b.tokens for b in batches]),
+            tokens=_join([b.tokens for b in batches]),
             offsets=_concat_offsets([b.offsets for b in batches]),
             fields={n: Column.concat([b.fields[n] for b in batches]) for n in batches[0].fields},
         )
 
+    def check(self) -> None:
+        """Raise SchemaError unless tokens, offsets and every column fit together."""
+        if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
+            raise SchemaError(
+                f"the batch's tokens must be one flat array of integers, not {self.tokens.ndim}-dimensional "
+                f"{self.tokens.dtype}"
+            )
+        _check_offsets("the batch", self.offsets, len(self.tokens))
+        for name, column in self.fields.items():
+            column.check(name, len(self))
+
     @classmethod
     def from_rows(
-        cls, tokens: Sequence[Array], schema: Schema, fields: Mapping[str, Sequence[Any]] | None = None
+        cls,
+        tokens: Sequence[Any],
+        schema: Schema,
+        fields: Mapping[str, Sequence[Any]] | None = None,
+        first_row: int = 0,
     ) -> RowBatch:
         """Build from one token array a row and one sequence of values a field, cast to the schema's token dtype.
 
-        Raises SchemaError for floats, nested arrays, negative ids and ids past the dtype, naming the row.
+        Raises SchemaError for floats, nested arrays, negative ids and ids past the dtype, and for values that a field
+        can't hold, naming the row (counted from ``first_row``).
         """
         fields = fields or {}
-        arrays = [token_array(t, i) for i, t in enumerate(tokens)]
-        flat = np.concatenate(arrays) if arrays else np.empty(0, schema.token_dtype)
+        if fields.keys() != schema.fields.keys():
+            raise SchemaError(f"fields {sorted(fields)} were given, the schema declares {sorted(schema.fields)}")
+        for name, values in fields.items():
+            if len(values) != len(tokens):
+                raise SchemaError(f"field {name!r} has {len(values)} values for {len(tokens)} rows")
+        arrays = [token_array(t, first_row + i) for i, t in enumerate(tokens)]
+        flat = _join(arrays) if arrays else np.empty(0, schema.token_dtype)
         offsets = offsets_of([len(a) for a in arrays])
-        columns = {n: Column.from_values(n, t, fields[n]) for n, t in schema.fields.items()}
-        return cls(tokens=cast_tokens(flat, offsets, schema.token_dtype), offsets=offsets, fields=columns)
+        columns = {n: Column.from_values(n, t, fields[n], first_row) for n, t in schema.fields.items()}
+        return cls(tokens=cast_tokens(flat, offsets, schema.token_dtype, first_row), offsets=offsets, fields=columns)
 
     @classmethod
     def empty(cls, schema: Schema) -> RowBatch:
@@ -178,18 +217,6 @@ def offsets_of(lengths: Sequence[int] | Array) -> Offsets:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-def token_array(tokens: Any, row: int) -> Array:
-    """``tokens`` as a 1-D integer array. Raises SchemaError that names ``row``."""
-    array = np.asarray(tokens)
-    if array.size == 0 and array.ndim == 1:
-        return np.empty(0, np.uint16)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise SchemaError(
-            f"row {row}: tokens must be a one-dimensional array of integers, not {array.ndim}-dimensional {array.dtype}"
-        )
-    return array
 
 
 def cast_tokens(tokens: Array, offsets: Offsets, dtype: str, first_row: int = 0) -> Array:
@@ -222,48 +249,21 @@ def _concat_offsets(parts: Sequence[Offsets]) -> Offsets:
     return offsets_of(np.concatenate([np.diff(p) for p in parts]))
 
 
-def _scalars(name: str, type: FieldType, values: Sequence[Any]) -> Array:
-    zero = type.dtype.type(0).item()
-    filled = [zero if v is None else v for v in values]
-    exact = np.asarray(filled) if filled else np.empty(0, type.dtype)
-    return _checked(name, type, exact, "a row")
+def _join(parts: Sequence[Array]) -> Array:
+    """Token arrays one after another in an integer dtype that holds them all."""
+    common = np.result_type(*[p.dtype for p in parts])
+    if common.kind == "f":
+        # numpy makes float64 of int64 with uint64. An id that needs the 64th bit is none.
+        for part in parts:
+            if part.dtype.kind == "u" and len(part) and int(part.max()) >= 2**63:
+                raise SchemaError(
+                    f"token id {int(part.max())} is outside 0 .. 4294967295, the ids that a corpus can hold"
+                )
+        common = np.dtype(np.int64)
+    return np.concatenate([p.astype(common, copy=False) for p in parts])
 
 
-def _item(name: str, type: FieldType, i: int, value: Any) -> Array:
-    if value is None:
-        return np.empty(0, type.dtype)
-    if type.is_binary:
-        expected = str if type.name == "string" else (bytes, bytearray, memoryview)
-        if not isinstance(value, expected):
-            raise SchemaError(
-                f"field {name!r}, row {i} of the batch: expected {type.name}, found {value.__class__.__name__}"
-            )
-        try:
-            raw = value.encode() if isinstance(value, str) else bytes(value)
-        except UnicodeEncodeError as e:
-            raise SchemaError(f"field {name!r}, row {i} of the batch: text that UTF-8 can't hold ({e.reason})") from e
-        return np.frombuffer(raw, np.uint8)
-    array = np.asarray(value)
-    if array.ndim != 1:
-        raise SchemaError(f"field {name!r}, row {i} of the batch: expected a list ({type}), found {value!r:.80}")
-    if array.size == 0:
-        return np.empty(0, type.dtype)
-    return _checked(name, type, array, f"row {i} of the batch")
-
-
-def _checked(name: str, type: FieldType, array: Array, where: str) -> Array:
-    """Cast numbers to the field's dtype, refusing what would change a value."""
-    kinds = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}[type.dtype.kind]
-    if array.dtype.kind not in kinds or array.ndim != 1:
-        raise SchemaError(f"field {name!r}, {where}: expected {type}, found values of type {array.dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = array.astype(type.dtype, copy=False)
-        same = True
-        if type.dtype.kind in "iu" and array.dtype != cast.dtype and array.size:
-            info = np.iinfo(type.dtype)
-            same = info.min <= int(array.min()) and int(array.max()) <= info.max
-        elif type.dtype.kind == "f" and array.dtype.kind in "iu":
-            same = bool(np.array_equal(cast.astype(array.dtype), array))
-    if not same:
-        raise SchemaError(f"field {name!r}, {where}: a value does not fit {type}")
-    return cast
+def _check_offsets(what: str, offsets: Offsets, num_items: int) -> None:
+    sound = offsets.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
+    if not sound or offsets[0] != 0 or offsets[-1] != num_items or (offsets[1:] < offsets[:-1]).any():
+        raise SchemaError(f"{what}: offsets must be int64 and increase from 0 to the {num_items} items")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class FieldType:
     @classmethod
     def parse(cls, text: str) -> FieldType:
         """Read a type such as ``"uint8[]?"``. Raises SchemaError that lists what is known."""
+        if not isinstance(text, str):
+            raise SchemaError(f"a field's type is a string such as 'uint8[]', not {text!r:.60}")
         name = text.removesuffix("?")
         is_list = name.endswith("[]")
         name = name.removesuffix("[]")
@@ -80,16 +82,41 @@ class Schema:
     tokenizer: str | None = None
     fields: Mapping[str, FieldType] = field(default_factory=dict)
 
+    if TYPE_CHECKING:  # what ``fields`` takes is more than what it holds afterwards
+
+        def __init__(
+            self,
+            *,
+            token_dtype: str = ...,
+            vocab_size: int | None = ...,
+            eos_token_id: int | None = ...,
+            bos_token_id: int | None = ...,
+            tokenizer: str | None = ...,
+            fields: Mapping[str, FieldType | str] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        problems = []
         if self.token_dtype not in _INTEGERS:
-            raise SchemaError(
+            problems.append(
                 f"token_dtype {self.token_dtype!r} is not an integer type; use one of {', '.join(TOKEN_DTYPES)}"
             )
         for name in ("vocab_size", "eos_token_id", "bos_token_id"):
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise SchemaError(f"{name} must be a whole number from 0 on or None, not {value!r}")
-        parsed = {n: t if isinstance(t, FieldType) else FieldType.parse(t) for n, t in dict(self.fields).items()}
+                problems.append(f"{name} must be a whole number from 0 on or None, not {value!r:.60}")
+        tokenizer: Any = self.tokenizer
+        if tokenizer is not None and not isinstance(tokenizer, str):
+            problems.append(f"tokenizer must be a fingerprint or None, not {tokenizer!r:.60}")
+        parsed: dict[str, FieldType] = {}
+        declared: Mapping[str, Any] = self.fields
+        for name, text in declared.items():
+            try:
+                parsed[name] = text if isinstance(text, FieldType) else FieldType.parse(text)
+            except SchemaError as e:
+                problems.append(f"field {name!r}: {e}")
+        if problems:
+            raise SchemaError("; ".join(problems))
         object.__setattr__(self, "fields", parsed)
 
     def check_writable(self) -> None:
@@ -101,8 +128,8 @@ class Schema:
         for name in self.fields:
             if not _FIELD_NAME.fullmatch(name) or name.lower() in _RESERVED:
                 raise SchemaError(
-                    f"field name {name!r} can't be kept in every format: use letters, digits, '_' and '-', begin with a "
-                    f"letter or '_', and none of {', '.join(_RESERVED)}"
+                    f"field name {name!r} can't be kept in every format: use letters, digits, '_' and '-', begin with "
+                    f"a letter or '_', and none of {', '.join(_RESERVED)}"
                 )
         folded = {name.lower() for name in self.fields}
         if len(folded) != len(self.fields):

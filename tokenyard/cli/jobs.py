@@ -33,7 +33,8 @@ Destination = Annotated[str | None, typer.Argument(metavar="DST", help="The corp
 
 def tokenize(
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make.")
+        list[str] | None,
+        typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make."),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json.")] = None,
     format: Annotated[str | None, typer.Option(help="The format to write (npy).")] = None,
@@ -57,7 +58,9 @@ def tokenize(
     prove_share: Annotated[
         float | None, typer.Option(help="Share of documents encoded again with transformers (0.01).")
     ] = None,
-    token_dtype: Annotated[str | None, typer.Option(help="uint16, uint32, int32 or int64; what fits by itself.")] = None,
+    token_dtype: Annotated[
+        str | None, typer.Option(help="uint16, uint32, int32 or int64; what fits by itself.")
+    ] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
     option: Options = None,

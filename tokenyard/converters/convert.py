@@ -128,7 +128,7 @@ def writable_dtype(token_dtype: str) -> str:
 def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> TaskOutput:
     (source, target), (number, rows) = shared, task
     # ``write_shards`` digests each batch as it was read and compares with what reads back.
-    shards, leaves = write_shards(target, number, source.batches(rows.start, rows.stop))
+    shards, leaves = write_shards(target, number, source.batches(rows.start, rows.stop), rows.start)
     return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
 
 

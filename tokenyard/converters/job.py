@@ -81,15 +81,19 @@ class TaskOutput:
         return sum(s.num_tokens for s in self.shards)
 
 
-def write_shards(target: Target, number: int, batches: Iterable[RowBatch]) -> tuple[tuple[ShardInfo, ...], Leaves]:
+def write_shards(
+    target: Target, number: int, batches: Iterable[RowBatch], first_row: int = 0
+) -> tuple[tuple[ShardInfo, ...], Leaves]:
     """Write the rows of task ``number`` as shards, read them back, and prove that they are the same.
 
-    Raises VerificationError that names the shards when they are not.
+    Raises VerificationError that names the shards when they are not, SchemaError that names the row (counted from
+    ``first_row``) when an id doesn't fit.
     """
     given = Digester(target.schema.fields)
     roller = ShardRoller(target.folder, target.format, target.schema, target.options, target.prefix(number))
     for batch in batches:
-        batch = batch.cast(target.schema.token_dtype)
+        batch = batch.cast(target.schema.token_dtype, first_row)
+        first_row += len(batch)
         given.update(batch)
         roller.add(batch)
     shards = roller.close()

@@ -249,7 +249,9 @@ def _limit_bad(results: Iterator[tuple[int, TaskOutput]], limit: int) -> Iterato
 
 def _too_many(limit: int, last: BadRecord | None) -> DataError:
     seen = f"; the last: {last}" if last else ""
-    return DataError(f"more than {limit} bad records{seen}; mend the input, or raise max_bad_records (--max-bad-records)")
+    return DataError(
+        f"more than {limit} bad records{seen}; mend the input, or raise max_bad_records (--max-bad-records)"
+    )
 
 
 def _num_bad(counts: Mapping[str, int]) -> int:
@@ -262,4 +264,6 @@ def _special_text_notes(counts: Mapping[str, int], special_text: SpecialText) ->
         return []
     became = "that token's id" if special_text == "encode" else "plain text"
     listed = ", ".join(f"{text} in {count} documents" for text, count in found.items())
-    return [f"text of special tokens inside documents ({listed}) was encoded as {became} (special_text: {special_text})"]
+    return [
+        f"text of special tokens inside documents ({listed}) was encoded as {became} (special_text: {special_text})"
+    ]

@@ -1,8 +1,9 @@
 """Where the rows of raw shards lie in memory, as arrays over shards, so that a batch is found without a loop over them.
 
-A shard is *flat* when its tokens lie one after another (npy), and *regular* when its rows have one length and one distance
-(packed rows in mds and tars). For both, the byte of a row or token is one multiplication away from its position in the
-corpus; shards that are neither, or not entered yet, hold a number so far off that any index into memory with it fails.
+A shard is *flat* when its tokens lie one after another (npy), and *regular* when its rows have one length and one
+distance (packed rows in mds and tars). For both, the byte of a row or token is one multiplication away from its
+position in the corpus; shards that are neither, or not entered yet, hold a number so far off that any index into
+memory with it fails.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _NOWHERE = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """Positions ``p`` of shard ``s`` lie at byte ``origin[s] + p * stride`` of the span of memory that begins at ``low``.
+    """Position ``p`` of shard ``s`` lies at byte ``origin[s] + p * stride`` of the span of memory from ``low`` on.
 
-    ``count`` items of ``dtype`` lie at each position: a row's tokens, or one token. Immutable, so that a gather works on
-    what it holds while another thread enters a shard; ``owners`` keeps every entered shard's memory alive.
+    ``count`` items of ``dtype`` lie at each position: a row's tokens, or one token. Immutable, so that a gather works
+    on what it holds while another thread enters a shard; ``owners`` keeps every entered shard's memory alive.
     """
 
     origin: Offsets
@@ -52,27 +53,24 @@ class Addresses:
         origin[shard] = begin + int(extents.starts[0]) - first * self.stride - low
         return replace(self, origin=origin, low=low, high=high, owners=(*self.owners, extents), _views={})
 
+    def has(self, shards: Offsets) -> bool:
+        """Whether all of ``shards`` are entered."""
+        return not bool((self.origin[shards] == _NOWHERE).any())
+
     def take(self, shards: Offsets, positions: Offsets, num_items: int) -> NDArray[np.uint8] | None:
         """``num_items`` items from each position on, as bytes; None when a shard is not entered.
 
         The caller has checked that the items lie inside the shard.
         """
         num_bytes = num_items * self.dtype.itemsize
-        if not 0 < num_bytes <= MAX_ITEM_BYTES or not self.owners:
+        # Shards entered may all be smaller than what is asked for, with no item of that size in their memory.
+        if not 0 < num_bytes <= min(MAX_ITEM_BYTES, self.high - self.low):
             return None
         view = self._views.get(num_bytes)
         if view is None:
             view = self._views[num_bytes] = memory_items(self.low, self.high, num_bytes)
         try:
-            return view[self.origin[shards] + positions * self.stride].view(np.uint8)
+            taken: NDArray[np.uint8] = view[self.origin[shards] + positions * self.stride].view(np.uint8)
         except IndexError:
             return None
-
-
-def regular_shape(extents: Extents) -> tuple[int, int] | None:
-    """Distance in bytes and length of the rows, when these are the same for all."""
-    starts, lengths = extents.starts, extents.lengths
-    if not len(starts) or (lengths != lengths[0]).any():
-        return None
-    stride = int(starts[1] - starts[0]) if len(starts) > 1 else 0
-    return (stride, int(lengths[0])) if (np.diff(starts) == stride).all() else None
+        return taken

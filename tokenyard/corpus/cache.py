@@ -10,53 +10,69 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
 
 
+@dataclass
+class _Entry(Generic[Value]):
+    future: Future[Value] = field(default_factory=Future)
+    cost: int = 0
+
+
 class BoundedCache(Generic[Value]):
-    """Keeps the values used last, up to ``max_cost`` in all and ``max_items`` of them."""
+    """Keeps the values used last, up to ``max_cost`` in all and ``max_items`` of them; always the newest one."""
 
     def __init__(self, max_cost: int, max_items: int) -> None:
         self._max_cost = max_cost
         self._max_items = max_items
         self._cost = 0
         self._lock = threading.Lock()
-        self._items: OrderedDict[Hashable, tuple[Future[Value], int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def cost(self) -> int:
+        """What the values kept cost together."""
+        return self._cost
 
     def get(self, key: Hashable, make: Callable[[], Value], cost: Callable[[Value], int]) -> Value:
-        """The value of ``key``, made by ``make()`` when it is not there."""
+        """The value of ``key``, made by ``make()`` when it is not there. An error in it reaches all who wait."""
+        entry: _Entry[Value] = _Entry()
         with self._lock:
-            entry = self._items.get(key)
-            if entry is not None:
-                self._items.move_to_end(key)
-            else:
-                future: Future[Value] = Future()
-                self._items[key] = (future, 0)
-        if entry is not None:
-            return entry[0].result()
+            found = self._entries.setdefault(key, entry)
+            self._entries.move_to_end(key)
+        if found is not entry:
+            return found.future.result()
         try:
             value = make()
+            price = cost(value)
         except BaseException as e:
             with self._lock:
-                self._items.pop(key, None)
-            future.set_exception(e)
+                del self._entries[key]
+            entry.future.set_exception(e)
             raise
-        future.set_result(value)
         with self._lock:
-            if key in self._items:
-                price = cost(value)
-                self._items[key] = (future, price)
-                self._cost += price
-                self._evict()
+            # Together, so that an eviction never sees a value whose cost is not counted yet.
+            entry.future.set_result(value)
+            entry.cost = price
+            self._cost += price
+            self._evict()
         return value
 
     def _evict(self) -> None:
-        for key in list(self._items):
-            if self._cost <= self._max_cost and len(self._items) <= self._max_items:
-                return
-            future, price = self._items[key]
-            if future.done() and len(self._items) > 1:
-                del self._items[key]
-                self._cost -= price
+        """Drop the oldest values while there is too much. Those still being made stay: others wait for them."""
+        unfinished = []
+        while len(self._entries) > 1 and (self._cost > self._max_cost or len(self._entries) > self._max_items):
+            key, entry = self._entries.popitem(last=False)
+            if entry.future.done():
+                self._cost -= entry.cost
+            else:
+                unfinished.append((key, entry))
+        for key, entry in reversed(unfinished):
+            self._entries[key] = entry
+            self._entries.move_to_end(key, last=False)

@@ -6,6 +6,7 @@ vectorized over shards and blocks, and copy all of them at once.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.corpus.addresses import Addresses, regular_shape
+from tokenyard.corpus.addresses import Addresses
 from tokenyard.corpus.cache import BoundedCache
 from tokenyard.corpus.gather import Runs, split_at
+from tokenyard.corpus.shards import open_shard, read_extents
 from tokenyard.digest import DIGEST_BLOCK_ROWS
 from tokenyard.errors import DataError, SchemaError
 from tokenyard.formats.base import Format, ShardReader, iter_pieces
@@ -61,12 +63,14 @@ class Corpus:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._readers: BoundedCache[ShardReader] = BoundedCache(0, _MAX_OPEN_SHARDS)
         self._blocks: BoundedCache[Extents] = BoundedCache(self._cache_bytes, _MAX_OPEN_SHARDS)
         self._row_tables: dict[str, Addresses] = {}
         self._token_tables: dict[str, Addresses] = {}
+        self._per_token: dict[tuple[int, str], bool] = {}
         self._lock = threading.Lock()
+        # Last: whoever sees it must find caches of this process.
+        self._pid = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("folder", "manifest", "_format", "_indexes", "_cache_bytes")}
@@ -132,7 +136,7 @@ class Corpus:
     # ---- rows ----
 
     def __getitem__(self, i: int) -> Array:
-        """The tokens of row i, a one-dimensional array. Negative i counts from the end. Raises IndexError."""
+        """The tokens of row i, a new one-dimensional array. Negative i counts from the end. Raises IndexError."""
         row = self._checked_row(i)
         shard = int(np.searchsorted(self._row_starts, row, side="right")) - 1
         local = row - int(self._row_starts[shard])
@@ -140,7 +144,7 @@ class Corpus:
         block = int(np.searchsorted(block_rows, local, side="right")) - 1
         first = int(block_rows[block])
         items = self._extents(shard, block, "tokens").items(local - first, local - first + 1)
-        return items.astype(items.dtype.newbyteorder("="))
+        return items.astype(self._dtype("tokens"))
 
     def row(self, i: int) -> dict[str, Any]:
         """Row i with every field: ``{"tokens": array, field: value}``. Raises IndexError."""
@@ -148,8 +152,11 @@ class Corpus:
         return next(self.batches(row, row + 1)).row(0)
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
-        """Rows start .. stop in order, as RowBatches of about a million tokens at most."""
-        stop = len(self) if stop is None else min(stop, len(self))
+        """Rows start .. stop in order, as RowBatches of about a million tokens at most.
+
+        What lies past the end is left out. Raises IndexError for negative numbers.
+        """
+        start, stop = self._checked_range(start, stop)
         while start < stop:
             shard = int(np.searchsorted(self._row_starts, start, side="right")) - 1
             shard_start = int(self._row_starts[shard])
@@ -170,8 +177,8 @@ class Corpus:
         return int(self._row_starts[shard]) + row, local - int(offsets[row])
 
     def row_lengths(self, start: int = 0, stop: int | None = None) -> Offsets:
-        """int64[stop - start]: the tokens in each of these rows. Reads indexes only."""
-        stop = len(self) if stop is None else stop
+        """int64[stop - start]: the tokens in each of these rows. Reads indexes only; raises as ``batches`` does."""
+        start, stop = self._checked_range(start, stop)
         parts = [np.empty(0, np.int64)]
         while start < stop:
             shard = int(np.searchsorted(self._row_starts, start, side="right")) - 1
@@ -184,16 +191,18 @@ class Corpus:
     # ---- gathers ----
 
     def gather_rows(self, rows: NDArray[np.int64], field: str = "tokens") -> tuple[Array, Offsets]:
-        """The items of many rows: flat, in the stored dtype, and int64[n + 1] offsets.
+        """The items of many rows: flat, in the schema's dtype and new memory, and int64[n + 1] offsets.
 
         ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
         """
-        rows = np.asarray(rows, np.int64)
+        rows = _positions(rows)
         # Seen as unsigned, a negative row is past the end.
         shards = np.searchsorted(self._row_ends, rows.view(np.uint64), side="right")
         table = self._row_table(field)
         if table is not None and (taken := table.take(shards, rows, table.count)) is not None:
-            return _native(taken.view(table.dtype)), np.arange(len(rows) + 1) * table.count
+            return taken.view(table.dtype).astype(self._dtype(field), copy=False), np.arange(
+                len(rows) + 1
+            ) * table.count
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
         local = rows - self._row_starts[shards]
@@ -208,16 +217,19 @@ class Corpus:
     def gather_windows(self, starts: NDArray[np.int64], length: int, field: str = "tokens") -> Array:
         """Windows of ``length`` tokens of the whole token stream, from each of ``starts`` on: an array [n, length].
 
-        Rows and shards follow one another without a gap. ``field``: the tokens, or a list field of numbers whose rows are as
-        long as the tokens'. Raises IndexError for windows outside the corpus.
+        Rows and shards follow one another without a gap. ``field``: the tokens, or a list field of numbers whose rows
+        are as long as the tokens'. Raises IndexError for windows outside the corpus, DataError for a field of other
+        lengths.
         """
-        starts = np.asarray(starts, np.int64)
+        starts = _positions(starts)
+        if length < 0:
+            raise ValueError(f"windows of {length} tokens")
         shards = np.searchsorted(self._token_ends, starts.view(np.uint64), side="right")
         table = self._token_table(field)
         if table is not None and self._inside(shards, starts, length):
             taken = table.take(shards, starts, length)
             if taken is not None:
-                return _native(taken.view(table.dtype)).reshape(len(starts), length)
+                return taken.view(table.dtype).astype(self._dtype(field), copy=False).reshape(len(starts), length)
         if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self.num_tokens):
             raise IndexError(
                 f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
@@ -228,14 +240,15 @@ class Corpus:
         runs = Runs()
         window, shards, low, high = split_at(self._token_starts, starts, starts + length)
         places = window * length + (low - starts[window])
-        # Rows of a field may have one length of their own: the check that it is the tokens' is in the other way.
-        regular = self._row_table(field) if field == "tokens" else None
-        if regular is None or not self._add_regular(runs, regular, places, shards, low, high):
+        regular = self._regular_table(field, shards)
+        if regular is None:
             for shard in np.unique(shards).tolist():
                 at = np.flatnonzero(shards == shard)
                 begin = self._token_starts[shard]
                 self._add_windows(runs, shard, places[at], low[at] - begin, high[at] - begin, field)
                 self._enter(shard, field)
+        else:
+            self._add_regular(runs, regular, places, shards, low, high)
         return runs.copy(self._dtype(field))[0].reshape(len(starts), length)
 
     def _inside(self, shards: Offsets, starts: Offsets, length: int) -> bool:
@@ -244,14 +257,21 @@ class Corpus:
             return False
         return bool((starts + length <= self._token_starts[shards + 1]).all())
 
+    def _regular_table(self, field: str, shards: Offsets) -> Addresses | None:
+        """The table of rows that windows over ``shards`` can be cut from; None where rows are not all of one length."""
+        table, of_tokens = self._row_table(field), self._row_table("tokens")
+        if table is None or not table.count or not table.has(shards):
+            return None
+        # A position in the token stream finds a field's item only where its rows are as long as the tokens'.
+        aligned = of_tokens is not None and of_tokens.count == table.count and of_tokens.has(shards)
+        return table if field == "tokens" or aligned else None
+
     def _add_regular(
         self, runs: Runs, table: Addresses, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
-    ) -> bool:
-        """Windows over rows of one length, cut where rows end by arithmetic alone; False when some shard is not so."""
+    ) -> None:
+        """Windows over rows of one length, cut where rows end by arithmetic alone."""
         origin = table.origin[shards]
         items = table.count
-        if int(origin.min()) + (1 << 62) < 0 or items == 0:
-            return False
         begin = self._token_starts[shards]
         low, high = low - begin, high - begin
         first = low // items
@@ -264,7 +284,6 @@ class Corpus:
         inside = (part_low - row * items) * table.dtype.itemsize
         addresses = table.low + origin[part] + rows * table.stride + inside
         runs.add(places[part] + part_low - low[part], addresses, part_high - part_low, table.dtype, table)
-        return True
 
     def _add_rows(self, runs: Runs, shard: int, places: Offsets, local: Offsets, field: str) -> None:
         block_rows = self._reader(shard).block_rows
@@ -317,12 +336,13 @@ class Corpus:
         if not extents.mapped or not len(extents.starts):
             return
         with self._lock:
-            if extents.is_flat and (field == "tokens" or self._is_per_token(shard, extents)):
+            if extents.is_flat and (field == "tokens" or self._is_per_token(shard, field, extents)):
                 size = extents.dtype.itemsize
                 first = int(self._token_starts[shard])
                 self._enter_in(self._token_tables, field, shard, first, extents, (size, 1))
-            if shape := regular_shape(extents):
-                self._enter_in(self._row_tables, field, shard, int(self._row_starts[shard]), extents, shape)
+            if extents.regular_shape and extents.regular_shape[1]:
+                first = int(self._row_starts[shard])
+                self._enter_in(self._row_tables, field, shard, first, extents, extents.regular_shape)
 
     def _enter_in(
         self,
@@ -334,46 +354,33 @@ class Corpus:
         shape: tuple[int, int],
     ) -> None:
         table = tables.get(field)
-        if table is None or len(table.owners) >= _MAX_OPEN_SHARDS:
+        # A shard of a single row has no distance; one with more rows takes its table over.
+        if table is None or len(table.owners) >= _MAX_OPEN_SHARDS or (table.stride == 0 and shape[0]):
             table = Addresses.empty(len(self.manifest.shards), *shape, extents.dtype)
         one_row = len(extents.starts) == 1 and shape[1] == table.count
-        if extents.dtype == table.dtype and (one_row or shape == (table.stride, table.count)):
+        fits = extents.dtype == table.dtype and (one_row or shape == (table.stride, table.count))
+        if fits and not table.has(np.array([shard])):
             tables[field] = table.with_shard(shard, first, extents)
 
-    def _is_per_token(self, shard: int, extents: Extents) -> bool:
-        return bool(np.array_equal(extents.lengths, np.diff(self._reader(shard).index.offsets)))
+    def _is_per_token(self, shard: int, field: str, extents: Extents) -> bool:
+        key = (shard, field)
+        if key not in self._per_token:
+            row_lengths = np.diff(self._reader(shard).index.offsets)
+            self._per_token[key] = bool(np.array_equal(extents.lengths, row_lengths))
+        return self._per_token[key]
 
     def _reader(self, shard: int) -> ShardReader:
         self._check_process()
         return self._readers.get(shard, lambda: self._open_shard(shard), lambda _: 0)
 
     def _open_shard(self, shard: int) -> ShardReader:
-        info = self.manifest.shards[shard]
-        if self._indexes is not None:
-            index = self._indexes[shard]
-        elif info.index is not None:
-            where = str(self.folder.at(info.index.name))
-            index = ShardIndex.from_bytes(self.folder.read(info.index.name), where)
-        else:
-            raise DataError(f"{self.folder.at(info.name)}: the manifest names no row index; run 'tokenyard index'")
-        if (index.num_rows, index.num_tokens) != (info.num_rows, info.num_tokens):
-            raise DataError(
-                f"{self.folder.at(info.name)}: its index counts {index.num_rows} rows and {index.num_tokens} tokens, the manifest "
-                f"{info.num_rows} and {info.num_tokens}; they don't belong together, restore the corpus"
-            )
-        for file in info.files:
-            if (size := self.folder.size(file.name)) != file.bytes:
-                raise DataError(
-                    f"{self.folder.at(file.name)}: {size} bytes, the manifest says {file.bytes}; the shard was cut or replaced"
-                )
-        return self._format.open_shard(self.folder, info, index, self.schema)
+        index = self._indexes[shard] if self._indexes is not None else None
+        return open_shard(self.folder, self._format, self.manifest.shards[shard], self.schema, index)
 
     def _extents(self, shard: int, block: int, field: str) -> Extents:
-        reader = self._reader(shard)
-        if field != "tokens":
-            self._dtype(field)
+        reader, dtype = self._reader(shard), self._dtype(field)
         return self._blocks.get(
-            (shard, block, field), lambda: reader.extents(block, field), lambda e: 0 if e.mapped else e.buffer.nbytes
+            (shard, block, field), lambda: read_extents(reader, block, field, dtype), lambda e: e.memory_bytes
         )
 
     def _dtype(self, field: str) -> np.dtype[Any]:
@@ -391,14 +398,25 @@ class Corpus:
             self._reset()
 
     def _checked_row(self, i: int) -> int:
+        i = operator.index(i)
         row = i + len(self) if i < 0 else i
         if not 0 <= row < len(self):
             raise IndexError(f"row {i} is not within the {len(self)} rows of {self!r}")
-        return int(row)
+        return row
+
+    def _checked_range(self, start: int, stop: int | None) -> tuple[int, int]:
+        stop = len(self) if stop is None else stop
+        if start < 0 or stop < 0:
+            raise IndexError(f"rows {start} .. {stop}: rows are counted from 0 on, {self!r} has no negative ones")
+        return start, min(stop, len(self))
 
 
-def _native(items: Array) -> Array:
-    return items if items.dtype.isnative else items.astype(items.dtype.newbyteorder("="))
+def _positions(values: Any) -> NDArray[np.int64]:
+    """``values`` as int64[n]. Raises IndexError for anything but whole numbers."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise IndexError(f"positions are a flat array of whole numbers, not {array.ndim}-dimensional {array.dtype}")
+    return array.astype(np.int64, copy=False)
 
 
 def _cumulative(counts: Sequence[int]) -> Offsets:
@@ -406,7 +424,7 @@ def _cumulative(counts: Sequence[int]) -> Offsets:
 
 
 def _pieces(reader: ShardReader, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Rows start .. stop cut at storage blocks, and inside them at whole digest blocks and a bounded number of tokens."""
+    """Rows start .. stop cut at storage blocks, and inside them where a batch has enough rows or tokens."""
     while start < stop:
         block = int(np.searchsorted(reader.block_rows, start, side="right")) - 1
         end = min(stop, int(reader.block_rows[block + 1]), start + _BATCH_ROWS)

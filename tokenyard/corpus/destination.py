@@ -14,11 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from tokenyard.errors import DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest
 from tokenyard.storage import Folder, remove_tree, storage_error, sync_folder
+
+#: In a manifest's provenance, the job of a corpus that others made and tokenyard only indexed.
+INDEX_JOB = "index"
 
 
 @contextmanager
@@ -26,18 +30,22 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
     """A folder in which to build a corpus; the block ends with ``publish_manifest``.
 
     An error inside the block removes what was built. Raises DestinationExistsError when something lies at ``path``:
-    without ``overwrite`` always, with it unless it is a corpus of ours, whole or half-made.
+    without ``overwrite`` always, with it unless it is a corpus that tokenyard made, whole or half-made.
     """
-    final = local_path(path)
-    replaces = _check_free(final, overwrite)
-    build = final.with_name(f".{final.name}.{uuid.uuid4().hex[:12]}.new") if replaces else final
-    created = not build.exists()
-    folder = Folder(build)
+    final = Path(os.path.abspath(local_path(path)))
+    if final.is_symlink():  # the link stays, and leads to the new corpus
+        final = Path(os.path.realpath(final))
     try:
-        try:
-            build.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise storage_error(e, f"can't create {build}") from e
+        replaces = _check_free(final, overwrite)
+        build = final.with_name(f".{final.name}.{uuid.uuid4().hex[:12]}.new") if replaces else final
+        created = _claim(build)
+    except OSError as e:
+        if isinstance(e, StorageError):
+            raise
+        raise storage_error(e, f"can't create {final}") from e
+    folder = Folder(build)
+    identity = _identity(build)
+    try:
         folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
         yield folder
         if not folder.exists(MANIFEST_NAME):
@@ -45,7 +53,9 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
         if replaces:
             _swap(build, final)
     except BaseException:
-        _clear(build, created)
+        # Not a folder that another job has put here in the meantime.
+        if _identity(build) == identity:
+            _clear(build, created)
         raise
 
 
@@ -59,36 +69,64 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> None
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """A path or a ``file://`` URL as a path. Raises StorageError for URLs of other kinds."""
+    """A path or a ``file://`` URL as a path. Raises StorageError for URLs of other kinds or of other hosts."""
     text = os.fspath(path)
-    if text.startswith("file://"):
-        text = text.removeprefix("file://")
-    elif "://" in text:
-        scheme = text.split("://")[0]
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return Path(text).expanduser()
+    if scheme != "file":
         raise StorageError(
             f"{text}: {scheme}:// is not supported, only local paths and file:// URLs are; copy the corpus to a disk"
         )
-    return Path(text).expanduser()
+    host, slash, below = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise StorageError(f"{text}: a file:// URL of this machine has an absolute path, as in file:///data/corpus")
+    return Path("/" + unquote(below))
 
 
 def _check_free(final: Path, overwrite: bool) -> bool:
     """Whether a corpus must be replaced; False when the place is free. Raises DestinationExistsError."""
-    if not final.exists() and not final.is_symlink():
+    if not os.path.lexists(final) or (final.is_dir() and not any(final.iterdir())):
         return False
-    if final.is_dir() and not any(final.iterdir()):
-        return False
-    whole, begun = (final / MANIFEST_NAME).is_file(), (final / MARKER_NAME).is_file()
-    what = (
-        "a corpus"
-        if whole
-        else "a corpus that an interrupted job left half-made"
-        if begun
-        else "something that is not a tokenyard corpus"
-    )
-    if not overwrite or not (whole or begun):
-        way = "pass --overwrite (overwrite=True) to replace it, or choose" if whole or begun else "choose"
+    what, is_ours = _what_lies_at(final)
+    if not overwrite or not is_ours:
+        way = "pass --overwrite (overwrite=True) to replace it, or choose" if is_ours else "choose"
         raise DestinationExistsError(f"{final}: {what} is there already; {way} another destination")
     return True
+
+
+def _what_lies_at(final: Path) -> tuple[str, bool]:
+    """In words, and whether tokenyard made it, so that it may be replaced."""
+    if (final / MANIFEST_NAME).is_file():
+        try:
+            job = json.loads((final / MANIFEST_NAME).read_bytes())["provenance"]["job"]
+        except (ValueError, KeyError, TypeError):
+            job = None  # damaged, or written by an older job: still one of ours
+        if job == INDEX_JOB:
+            return "a corpus that others made and tokenyard only indexed", False
+        return "a corpus", True
+    if (final / MARKER_NAME).is_file():
+        return "a corpus that an interrupted job left half-made", True
+    return "something that is not a tokenyard corpus", False
+
+
+def _claim(build: Path) -> list[Path]:
+    """Make a folder for one job alone; returns the folders made for it, itself first. Raises OSError."""
+    made = [p for p in (build, *build.parents) if not p.exists()]
+    build.mkdir(parents=True, exist_ok=True)
+    try:
+        (build / HOME).mkdir()
+    except FileExistsError:
+        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination") from None
+    return made
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _swap(build: Path, final: Path) -> None:
@@ -104,13 +142,15 @@ def _swap(build: Path, final: Path) -> None:
     remove_tree(old)
 
 
-def _clear(build: Path, created: bool) -> None:
-    """Remove a failed build: the whole folder if the job made it, else all that lies in it (it was empty)."""
+def _clear(build: Path, created: list[Path]) -> None:
+    """Remove a failed build: the folders that the job made, or all that lies in the one it was given (it was empty)."""
     with suppress(OSError):
-        if created:
-            shutil.rmtree(build)
+        if not created:
+            # The marker goes last, so that an interrupted clean-up still looks half-made.
+            entries = sorted(build.iterdir(), key=lambda p: p.name == HOME)
+            for entry in entries:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             return
-        # The marker goes last, so that an interrupted clean-up still looks half-made.
-        entries = sorted(build.iterdir(), key=lambda p: p.name == HOME)
-        for entry in entries:
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(build)
+        for parent in created[1:]:
+            parent.rmdir()

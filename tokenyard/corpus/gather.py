@@ -1,8 +1,9 @@
 """The one way that items are copied out of storage: many runs of bytes, from any buffers, in two numpy calls.
 
-Every run is known by its absolute memory address, so runs from any number of shards are copied by one operation. Runs of
-one length are items of a single strided array over the span of all buffers, taken by fancy index; runs of other lengths
-are joined as slices of a memory view. Callers keep the buffers alive, and have checked that each run lies inside one.
+Every run is known by its absolute memory address, so runs from any number of shards are copied by one operation. Runs
+of one length are items of a single strided array over the span of all buffers, taken by fancy index; runs of other
+lengths are joined as slices of a memory view. Callers keep the buffers alive, and have checked that each run lies
+inside one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_ITEM_BYTES = 1 << 15
 
 
 def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]:
-    """The runs of bytes at ``addresses``, each ``num_bytes`` long (one number, or int64[n]), one after another."""
+    """The runs of bytes at ``addresses``, each ``num_bytes`` long (one number, or int64[n]), in new memory."""
     if len(addresses) == 0:
         return np.empty(0, np.uint8)
     low = int(addresses.min())
@@ -32,7 +33,8 @@ def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]
     ends = addresses + num_bytes
     view = _memory(low, int(ends.max()) - low, "|u1", None).data
     slices = [view[a:b] for a, b in zip((addresses - low).tolist(), (ends - low).tolist(), strict=True)]
-    return np.frombuffer(b"".join(slices), np.uint8)
+    # A bytearray, not bytes: the copy is the caller's to write to.
+    return np.frombuffer(bytearray().join(slices), np.uint8)
 
 
 def memory_items(low: int, high: int, num_bytes: int) -> Array:
@@ -41,10 +43,10 @@ def memory_items(low: int, high: int, num_bytes: int) -> Array:
 
 
 def split_at(boundaries: Offsets, low: Offsets, high: Offsets) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """Cut the ranges low .. high, each of one item at least, at ``boundaries`` (increasing; equal ones are empty pieces).
+    """Cut the ranges low .. high, of one item at least, at ``boundaries``, which increase; equal ones are empty pieces.
 
-    Returns four arrays, one entry a part: the range it comes from, the piece it lies in, and its own low and high. Parts
-    of a range follow one another.
+    Returns four arrays, one entry a part: the range it comes from, the piece it lies in, and its own low and high.
+    Parts of a range follow one another.
     """
     first = np.searchsorted(boundaries, low, side="right") - 1
     last = np.searchsorted(boundaries, high - 1, side="right") - 1
@@ -72,26 +74,22 @@ class Runs:
         self._parts.append((places, addresses, lengths, dtype))
         self._alive.append(owner)
 
-    def copy(self, default: np.dtype[Any]) -> tuple[Array, Offsets]:
-        """All items in the order of their places, flat, and the length of each run; native byte order.
-
-        Items of several dtypes are brought to one that holds them all; ``default`` is the dtype of no runs.
-        """
-        dtypes = {dtype for *_, dtype in self._parts}
-        if not dtypes:
-            return np.empty(0, default), np.empty(0, np.int64)
-        if len(dtypes) > 1:
-            return self._copy_mixed(np.result_type(*dtypes))
-        dtype = dtypes.pop()
+    def copy(self, dtype: np.dtype[Any]) -> tuple[Array, Offsets]:
+        """All items in the order of their places, flat and in ``dtype``, and the length of each run."""
+        if not self._parts:
+            return np.empty(0, dtype), np.empty(0, np.int64)
+        stored = {d for *_, d in self._parts}
+        if len(stored) > 1:
+            return self._copy_mixed(dtype)
         places, addresses, lengths = (np.concatenate(a) for a in zip(*[p[:3] for p in self._parts], strict=True))
         order = np.argsort(places, kind="stable")
         addresses, lengths = addresses[order], lengths[order]
-        return _items(addresses, lengths, dtype), lengths
+        return _items(addresses, lengths, stored.pop()).astype(dtype, copy=False), lengths
 
-    def _copy_mixed(self, common: np.dtype[Any]) -> tuple[Array, Offsets]:
+    def _copy_mixed(self, dtype: np.dtype[Any]) -> tuple[Array, Offsets]:
         flat: list[tuple[int, Array]] = []
-        for places, addresses, lengths, dtype in self._parts:
-            items = _items(addresses, lengths, dtype).astype(common)
+        for places, addresses, lengths, stored in self._parts:
+            items = _items(addresses, lengths, stored).astype(dtype)
             flat += zip(places.tolist(), np.split(items, np.cumsum(lengths)[:-1]), strict=True)
         flat.sort(key=lambda entry: entry[0])
         return np.concatenate([a for _, a in flat]), np.array([len(a) for _, a in flat], np.int64)
@@ -99,9 +97,8 @@ class Runs:
 
 def _items(addresses: Offsets, lengths: Offsets, dtype: np.dtype[Any]) -> Array:
     size = dtype.itemsize
-    same = len(lengths) > 0 and int(lengths[0]) * size if (lengths == lengths[0]).all() else lengths * size
-    items = copy_runs(addresses, same).view(dtype)
-    return items if dtype.isnative else items.astype(dtype.newbyteorder("="))
+    same = len(lengths) > 0 and bool((lengths == lengths[0]).all())
+    return copy_runs(addresses, int(lengths[0]) * size if same else lengths * size).view(dtype)
 
 
 class _Memory:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from tokenyard.corpus.destination import destination, publish_manifest
 from tokenyard.digest import Digester, combine
-from tokenyard.errors import SchemaError
+from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, Layout, Manifest, ShardInfo
-from tokenyard.rows import RowBatch, token_array
-from tokenyard.schema import Schema
+from tokenyard.rows import Offsets, RowBatch
+from tokenyard.schema import FieldType, Schema
 from tokenyard.storage import Folder
+from tokenyard.values import token_array
 
-#: What a row costs beyond its items, when shards are rolled by size: offsets, headers.
+#: What a row, and each of its values that has a length, costs beyond its items: offsets, headers.
 _ROW_BYTES = 16
+_VALUE_BYTES = 16
 _WRITE_ROWS = 1024
 
 
@@ -36,21 +42,22 @@ class ShardRoller:
         self._prefix = prefix
         self._pending: list[RowBatch] = []
         self._pending_bytes = 0
+        self._num_rows = 0
         self.shards: list[ShardInfo] = []
 
     def add(self, batch: RowBatch) -> None:
-        """Take the next rows, which keep to the schema."""
-        start = 0
-        row_bytes = _row_bytes(batch)
-        total = 0
-        for row, size in enumerate(row_bytes):
-            total += size
-            if self._pending_bytes + total >= self._options.shard_bytes:
-                self._hold(batch.slice(start, row + 1), total)
+        """Take the next rows, which keep to the schema. Raises SchemaError for a row that no file can hold."""
+        ends = np.cumsum(_row_bytes(batch))
+        start = done = 0
+        while start < len(batch):
+            stop, full = self._cut(ends, start, done)
+            if stop > start:
+                self._pending.append(batch.slice(start, stop))
+                self._pending_bytes += int(ends[stop - 1]) - done
+                start, done = stop, int(ends[stop - 1])
+            if full:
                 self._write()
-                start, total = row + 1, 0
-        if start < len(batch):
-            self._hold(batch if start == 0 else batch.slice(start, len(batch)), total)
+        self._num_rows += len(batch)
 
     def close(self) -> tuple[ShardInfo, ...]:
         """Write what is left. Returns all shards."""
@@ -58,9 +65,20 @@ class ShardRoller:
             self._write()
         return tuple(self.shards)
 
-    def _hold(self, batch: RowBatch, size: int) -> None:
-        self._pending.append(batch)
-        self._pending_bytes += size
+    def _cut(self, ends: Offsets, start: int, done: int) -> tuple[int, bool]:
+        """How far the shard goes, and whether it ends there: with the row that fills it, before one it can't hold."""
+        stop = int(np.searchsorted(ends, done + self._options.shard_bytes - self._pending_bytes)) + 1
+        if self._format.max_file_bytes is not None:
+            room = self._format.max_file_bytes - self._pending_bytes
+            fitting = int(np.searchsorted(ends, done + room, side="right"))
+            if fitting < min(stop, len(ends)):
+                if not self._pending and fitting == start:
+                    raise SchemaError(
+                        f"row {self._num_rows + start}: {int(ends[start]) - done} bytes, but a file of format "
+                        f"{self._format.name} holds {self._format.max_file_bytes}; cut the row, or choose another format"
+                    )
+                return fitting, True
+        return min(stop, len(ends)), stop <= len(ends)
 
     def _write(self) -> None:
         stem = f"{self._prefix}{len(self.shards):05d}"
@@ -75,13 +93,16 @@ class ShardRoller:
 
 
 class CorpusWriter:
-    """Writes a corpus row by row, in order::
+    """Writes a corpus row by row, in order.
+
+    For example::
 
         with tokenyard.CorpusWriter("corpus", format="mds", schema=schema) as w:
             w.write([1, 2, 3], source="a")
 
-    ``options`` are the format's own (``shard_bytes``, ``compression`` ...). Nothing opens at ``path`` before ``close``; an
-    error inside the ``with`` block leaves nothing behind. Raises DestinationExistsError, SchemaError, StorageError.
+    ``options`` are the format's own (``shard_bytes``, ``compression`` ...). Nothing opens at ``path`` before ``close``;
+    an error inside the ``with`` block leaves nothing behind, and ends the writer: rows that it held are lost, so it
+    takes no more. Raises DestinationExistsError, SchemaError, StorageError.
     """
 
     def __init__(
@@ -100,7 +121,9 @@ class CorpusWriter:
         schema.check_writable()
         self._schema = schema
         self._layout = layout or Layout()
+        self._layout.check(schema)
         self._provenance = dict(provenance or {"job": "write"})
+        _check_json(self._provenance)
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(destination(path, {"job": "write"}, overwrite=overwrite))
         self._roller = ShardRoller(self._folder, self._format, schema, self._options)
@@ -108,41 +131,48 @@ class CorpusWriter:
         self._tokens: list[Any] = []
         self._values: dict[str, list[Any]] = {name: [] for name in schema.fields}
         self._num_rows = 0
-        self._closed = False
+        self._closed = self._failed = False
         self.manifest: Manifest | None = None
 
     def write(self, tokens: Any, /, **fields: Any) -> None:
         """Add a row: ``tokens`` one-dimensional (list, numpy array, tensor), and a value for each field.
 
-        A nullable field may be left out. Raises SchemaError that names the row and the field.
+        A nullable field may be left out. Raises SchemaError that names the row and the field; ids and values are
+        checked some rows later, all at once.
         """
         self._check_open()
         row = self._num_rows + len(self._tokens)
         if fields.keys() != self._values.keys():
             self._check_fields(row, fields)
-        self._tokens.append(token_array(tokens, row).copy())
-        for name, values in self._values.items():
-            values.append(fields.get(name))
+        array = token_array(tokens, row).copy()
+        values = {name: _snapshot(name, fields.get(name), row) for name in self._values}
+        self._tokens.append(array)
+        for name, value in values.items():
+            self._values[name].append(value)
         if len(self._tokens) == _WRITE_ROWS:
             self._flush()
 
     def write_batch(self, batch: RowBatch) -> None:
-        """Add many rows at once; the batch's columns must be the schema's."""
+        """Add many rows at once; the batch's columns must be the schema's. Raises SchemaError.
+
+        The batch is held, not copied, until its shard is written: don't change its arrays.
+        """
         self._check_open()
-        self._flush()
-        if {n: c.type for n, c in batch.fields.items()} != dict(self._schema.fields):
+        if _types(batch) != dict(self._schema.fields):
             raise SchemaError(
-                f"the batch has fields {sorted(batch.fields)}, the schema declares {sorted(self._schema.fields)}"
+                f"the batch has fields {_shown(_types(batch))}, the schema declares {_shown(self._schema.fields)}"
             )
-        self._add(batch)
+        batch.check()
+        self._flush()
+        with self._ends_on_error():
+            self._add(batch)
 
     def close(self) -> Manifest:
         """Write the rest and the manifest; from here on the corpus opens. Returns the manifest."""
         if self.manifest is not None:
             return self.manifest
         self._check_open()
-        self._closed = True
-        with self._stack:
+        with self._ends_on_error():
             self._flush()
             manifest = Manifest(
                 format=self._format.name,
@@ -153,6 +183,8 @@ class CorpusWriter:
                 provenance=self._provenance,
             )
             publish_manifest(self._folder, self._format, manifest)
+            self._stack.close()
+        self._closed = True
         self.manifest = manifest
         return manifest
 
@@ -163,15 +195,26 @@ class CorpusWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            if not self._closed:
-                self.close()
+            self.close()
         elif not self._closed:
             self._closed = True
             self._stack.__exit__(kind, error, trace)
 
     def _check_open(self) -> None:
+        if self._failed:
+            raise ValueError("this CorpusWriter failed and removed what it had written; make a new one")
         if self._closed:
             raise ValueError("this CorpusWriter is closed")
+
+    @contextmanager
+    def _ends_on_error(self) -> Iterator[None]:
+        """Clean up at once: rows were lost with the error, so nothing after it may make a corpus."""
+        try:
+            yield
+        except BaseException:
+            self._failed = self._closed = True
+            self._stack.__exit__(*sys.exc_info())
+            raise
 
     def _check_fields(self, row: int, fields: Mapping[str, Any]) -> None:
         declared = self._schema.fields
@@ -189,11 +232,8 @@ class CorpusWriter:
             return
         tokens, values = self._tokens, self._values
         self._tokens, self._values = [], {name: [] for name in values}
-        try:
-            batch = RowBatch.from_rows(tokens, self._schema, values)
-        except SchemaError as e:
-            raise SchemaError(f"among rows {self._num_rows} .. {self._num_rows + len(tokens) - 1}: {e}") from None
-        self._add(batch)
+        with self._ends_on_error():
+            self._add(RowBatch.from_rows(tokens, self._schema, values, self._num_rows))
 
     def _add(self, batch: RowBatch) -> None:
         batch = batch.cast(self._schema.token_dtype, self._num_rows)
@@ -202,12 +242,45 @@ class CorpusWriter:
         self._num_rows += len(batch)
 
 
-def _row_bytes(batch: RowBatch) -> list[int]:
+def _snapshot(name: str, value: Any, row: int) -> Any:
+    """A field's value that stays as it is when the caller goes on to use the same list, buffer or array."""
+    if value is None or isinstance(value, str | bytes | bool | int | float | np.generic):
+        return value
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    try:
+        array = np.asarray(value).copy()
+    except (TypeError, ValueError, RuntimeError) as e:
+        raise SchemaError(f"row {row}: field {name!r}: {value!r:.80} can't be copied ({e})") from None
+    if array.dtype.hasobject:
+        raise SchemaError(
+            f"row {row}: field {name!r}: {value!r:.80} is neither a number, text, bytes nor a list of numbers"
+        )
+    return array
+
+
+def _types(batch: RowBatch) -> dict[str, FieldType]:
+    return {name: column.type for name, column in batch.fields.items()}
+
+
+def _shown(types: Mapping[str, FieldType]) -> str:
+    return ", ".join(f"{name}: {types[name]}" for name in sorted(types)) or "none"
+
+
+def _check_json(provenance: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(provenance)
+    except (TypeError, ValueError) as e:
+        raise ConfigError(f"provenance goes into the manifest, so it must be JSON: {e}") from None
+
+
+def _row_bytes(batch: RowBatch) -> Offsets:
     sizes = batch.lengths * batch.tokens.itemsize + _ROW_BYTES
     for column in batch.fields.values():
         if column.offsets is None:
             sizes += column.values.itemsize
         else:
-            sizes += (column.offsets[1:] - column.offsets[:-1]) * column.values.itemsize
-    found: list[int] = sizes.tolist()
-    return found
+            sizes += np.diff(column.offsets) * column.values.itemsize + _VALUE_BYTES
+    return sizes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tokenyard.errors import ConfigError
 from tokenyard.formats.extents import Extents
@@ -50,7 +50,7 @@ class Split(BaseModel):
 
 
 class ReadOptions(BaseModel):
-    """What a corpus that others made doesn't say itself. Ignored for corpora with a manifest of ours, which say all."""
+    """What a corpus that others made doesn't say itself. Not for corpora with a manifest of ours, which say all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,6 +58,17 @@ class ReadOptions(BaseModel):
     token_dtype: str | None = Field(default=None, description="The dtype of tokens kept as bare bytes.")
     fields: tuple[str, ...] | None = Field(default=None, description="The extra columns to keep; all when not given.")
     split: Split | None = Field(default=None, description="How one long array is cut into rows.")
+
+    @field_validator("token_dtype")
+    @classmethod
+    def _is_integer(cls, value: str | None) -> str | None:
+        try:
+            fine = value is None or np.dtype(value).kind in "iu"
+        except TypeError:
+            fine = False
+        if not fine:
+            raise ValueError(f"{value!r} is not an integer type, such as uint16, uint32 or '>i4' (big-endian)")
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +82,7 @@ class WrittenShard:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovered:
-    """A corpus that others made: its schema and its shards (rows and tokens still unknown: index them with ``scan``)."""
+    """A corpus that others made: its schema and its shards. Their rows are still unknown: index them with ``scan``."""
 
     schema: Schema
     shards: tuple[ShardSource, ...]
@@ -89,8 +100,8 @@ class ShardSource:
 class ShardReader(ABC):
     """Random access to one shard.
 
-    ``index.offsets`` gives the rows' cumulative token counts. ``block_rows`` (int64[blocks + 1]) says at which rows the
-    shard's storage blocks begin; it must increase from 0 to the number of rows.
+    ``index.offsets`` gives the rows' cumulative token counts. ``block_rows`` (int64[blocks + 1]) says at which rows
+    the shard's storage blocks begin; it must increase from 0 to the number of rows.
     """
 
     def __init__(self, where: str, index: ShardIndex, block_rows: Offsets | None = None) -> None:
@@ -138,7 +149,7 @@ class Format(ABC):
 
     @abstractmethod
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
-        """Recognize a corpus that others made, among ``names`` (sorted, relative to the folder); None when it is not ours.
+        """Recognize a corpus that others made, among ``names`` (in natural order); None when it is not of this format.
 
         Reads headers only, writes nothing. Raises DataError when it is this format but damaged, or lacks the tokens.
         """
@@ -150,6 +161,8 @@ class Format(ABC):
     def options(self, values: Mapping[str, Any] | FormatOptions | None = None) -> FormatOptions:
         """Writer options from plain values. Raises ConfigError that names the option and what is known."""
         if isinstance(values, FormatOptions):
+            if not isinstance(values, self.Options):
+                raise ConfigError(f"format {self.name} takes {self.Options.__name__}, not {values.__class__.__name__}")
             return values
         values = dict(values or {})
         known = self.Options.model_fields

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError
+from tokenyard.formats import runs
 from tokenyard.rows import Array, Offsets
 
 
@@ -20,8 +21,9 @@ from tokenyard.rows import Array, Offsets
 class Extents:
     """Rows of one storage block.
 
-    ``buffer``: uint8[bytes], contiguous. ``starts``: int64[k], the byte where each row begins. ``lengths``: int64[k], its
-    items, each of ``dtype`` (any byte order). ``mapped``: the buffer is a map of a file and costs no memory of its own.
+    ``buffer``: uint8[bytes], contiguous. ``starts``: int64[k], the byte where each row begins. ``lengths``: int64[k],
+    its items, each of ``dtype`` (any byte order). ``mapped``: the buffer is a map of a file and costs no memory of its
+    own.
     """
 
     buffer: NDArray[np.uint8]
@@ -32,15 +34,22 @@ class Extents:
 
     def check(self, where: str) -> Extents:
         """This table, if every row lies inside the buffer. Raises DataError that names ``where`` and the row."""
-        ends = self.starts + self.lengths * self.dtype.itemsize
-        bad = (self.starts < 0) | (self.lengths < 0) | (ends > len(self.buffer))
+        size = len(self.buffer)
+        # Counted in items from the end: a product of damaged numbers could wrap around and look small.
+        room = (size - self.starts) // self.dtype.itemsize
+        bad = (self.starts < 0) | (self.starts > size) | (self.lengths < 0) | (self.lengths > room)
         if bad.any():
             row = int(np.argmax(bad))
             raise DataError(
-                f"{where}: row {row} of the block would lie at bytes {int(self.starts[row])} .. {int(ends[row])}, outside its "
-                f"{len(self.buffer)} bytes; the shard or its index is damaged"
+                f"{where}: row {row} of the block would be {int(self.lengths[row])} items from byte "
+                f"{int(self.starts[row])} on, outside its {size} bytes; the shard or its index is damaged"
             )
         return self
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the table costs: its rows' places, and the buffer unless that is a map."""
+        return self.starts.nbytes + self.lengths.nbytes + (0 if self.mapped else self.buffer.nbytes)
 
     @cached_property
     def address(self) -> int:
@@ -53,6 +62,15 @@ class Extents:
         ends = self.starts[:-1] + self.lengths[:-1] * self.dtype.itemsize
         return bool(np.array_equal(self.starts[1:], ends))
 
+    @cached_property
+    def regular_shape(self) -> tuple[int, int] | None:
+        """Distance in bytes (0 for a single row) and items of the rows, where these are the same for all of them."""
+        starts, lengths = self.starts, self.lengths
+        if not len(starts) or (lengths != lengths[0]).any():
+            return None
+        stride = int(starts[1] - starts[0]) if len(starts) > 1 else 0
+        return (stride, int(lengths[0])) if (np.diff(starts) == stride).all() else None
+
     def items(self, start: int, stop: int) -> Array:
         """The items of rows start .. stop, flat; shares the buffer's memory where the rows lie together."""
         if stop <= start:
@@ -62,7 +80,4 @@ class Extents:
             first = int(self.starts[start])
             last = int(self.starts[stop - 1]) + int(self.lengths[stop - 1]) * size
             return self.buffer[first:last].view(self.dtype)
-        view = self.buffer.data
-        begins = self.starts[start:stop].tolist()
-        ends = (self.starts[start:stop] + self.lengths[start:stop] * size).tolist()
-        return np.frombuffer(b"".join([view[a:b] for a, b in zip(begins, ends, strict=True)]), self.dtype)
+        return runs.take(self.buffer, self.starts[start:stop], self.lengths[start:stop] * size).view(self.dtype)

@@ -1,8 +1,9 @@
 """The row index of one shard: a few named arrays of whole numbers, kept small.
 
-``offsets`` (int64[rows + 1], cumulative tokens) is always there; formats add what they need, such as ``starts``, the byte
-where each row's tokens begin. An array that grows evenly is kept as two numbers, so a shard of packed rows has an index
-of a few hundred bytes. On disk: the line ``TYINDEX1``, a line of JSON, then the other arrays as little-endian u64.
+``offsets`` (int64[rows + 1], cumulative tokens) is always there; formats add what they need, such as ``starts``, the
+byte where each row's tokens begin. An array that grows evenly is kept as two numbers, so a shard of packed rows has an
+index of a few hundred bytes. On disk: the line ``TYINDEX1``, a line of JSON, then the other arrays as little-endian
+u64.
 """
 
 from __future__ import annotations
@@ -65,22 +66,33 @@ class ShardIndex:
                 raise ValueError("it does not begin with TYINDEX1")
             end = data.index(b"\n", len(_MAGIC))
             head = json.loads(data[len(_MAGIC) : end])
-            arrays: dict[str, Offsets] = {}
-            position = end + 1
-            for name, entry in head["arrays"].items():
-                count = int(entry["count"])
-                if "first" in entry:
-                    arrays[name] = int(entry["first"]) + int(entry["step"]) * np.arange(count, dtype=np.int64)
-                    continue
-                if count < 0 or position + 8 * count > len(data):
-                    raise ValueError(f"array {name!r} of {count} numbers goes past the end")
-                arrays[name] = np.frombuffer(data, "<i8", count, position)
-                position += 8 * count
-            if position != len(data):
-                raise ValueError(f"{len(data) - position} bytes too many")
+            arrays, meta = _read_arrays(head["arrays"], data, end + 1), head["meta"]
             offsets = arrays["offsets"]
-            if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            if not len(offsets) or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
                 raise ValueError("row offsets do not increase from 0")
-        except (ValueError, KeyError, TypeError) as e:
+            if not isinstance(meta, dict):
+                raise ValueError(f"meta is {meta!r:.60}")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError) as e:
             raise DataError(f"{where}: damaged row index ({e}); rebuild it with 'tokenyard index'") from None
-        return cls(arrays=arrays, meta=head.get("meta", {}))
+        return cls(arrays=arrays, meta=meta)
+
+
+def _read_arrays(entries: Mapping[str, Any], data: bytes, position: int) -> dict[str, Offsets]:
+    arrays: dict[str, Offsets] = {}
+    for name, entry in entries.items():
+        count = int(entry["count"])
+        if count < 0:
+            raise ValueError(f"array {name!r} of {count} numbers")
+        if "first" in entry:
+            first, step = int(entry["first"]), int(entry["step"])
+            if not -(2**63) <= first + step * count < 2**63:
+                raise ValueError(f"array {name!r} goes past 64 bits")
+            arrays[name] = first + step * np.arange(count, dtype=np.int64)
+            continue
+        if position + 8 * count > len(data):
+            raise ValueError(f"array {name!r} of {count} numbers goes past the end")
+        arrays[name] = np.frombuffer(data, "<i8", count, position)
+        position += 8 * count
+    if position != len(data):
+        raise ValueError(f"{len(data) - position} bytes too many")
+    return arrays

@@ -62,8 +62,8 @@ def _plugins() -> dict[str, str]:
     for point in entry_points(group=GROUP):
         if point.name in _BUILT_IN or point.name in found:
             raise ConfigError(
-                f"format {point.name!r} is registered twice: by {point.value} and by {found.get(point.name, 'tokenyard itself')}; "
-                "uninstall one of the packages"
+                f"format {point.name!r} is registered twice: by {point.value} and by "
+                f"{found.get(point.name, 'tokenyard itself')}; uninstall one of the packages"
             )
         found[point.name] = point.value
     return found

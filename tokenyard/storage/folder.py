@@ -6,8 +6,8 @@ A file is written under ``.tokenyard/tmp/`` and renamed into place when it is wh
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import HOME, FileInfo, check_name
+from tokenyard.storage.maps import map_file
 
 _TEMP = f"{HOME}/tmp"
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 class Folder:
@@ -50,21 +52,39 @@ class Folder:
         except OSError as e:
             raise storage_error(e, f"can't read {self.at(name)}") from e
 
-    def list(self) -> list[str]:
-        """Names of all files, sorted; hidden files and folders left out."""
-        found = []
-        for root, folders, files in os.walk(self.path):
-            folders[:] = sorted(f for f in folders if not f.startswith("."))
-            prefix = Path(root).relative_to(self.path)
-            found += [(prefix / f).as_posix() for f in files if not f.startswith(".")]
-        return sorted(found)
-
-    def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+    def modified(self, name: str) -> int:
+        """When a file was last changed, in nanoseconds. Raises StorageError when it is missing."""
         try:
-            return self.at(name).read_bytes()
+            return self.at(name).stat().st_mtime_ns
         except OSError as e:
             raise storage_error(e, f"can't read {self.at(name)}") from e
+
+    def list(self) -> list[str]:
+        """Names of all files in natural order; hidden files and folders left out.
+
+        Natural order takes a run of digits as a number, ``tokens_2`` before ``tokens_10``, since that is the order in
+        which files numbered without leading zeros were written. Links to files are followed, links to folders are not.
+        Raises StorageError for a folder that can't be listed.
+        """
+
+        def fail(error: OSError) -> None:
+            raise storage_error(error, f"can't list {error.filename}") from error
+
+        found = []
+        for root, folders, files in os.walk(self.path, onerror=fail):
+            folders[:] = [f for f in folders if not f.startswith(".")]
+            prefix = Path(root).relative_to(self.path)
+            found += [(prefix / f).as_posix() for f in files if not f.startswith(".")]
+        return sorted(found, key=natural_order)
+
+    def read(self, name: str, max_bytes: int = -1) -> bytes:
+        """All bytes of a file, or its first ``max_bytes``."""
+        path = self.at(name)
+        try:
+            with open(path, "rb") as f:
+                return f.read(max_bytes)
+        except OSError as e:
+            raise storage_error(e, f"can't read {path}") from e
 
     def map(self, name: str, expected_bytes: int | None = None) -> NDArray[np.uint8]:
         """A file as a read-only uint8 array over a memory map.
@@ -79,9 +99,7 @@ class Folder:
                     raise DataError(
                         f"{path}: {size} bytes, expected {expected_bytes}; the file was cut or replaced, restore it"
                     )
-                if size == 0:
-                    return np.empty(0, np.uint8)
-                return np.frombuffer(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
+                return map_file(f.fileno(), size)
         except OSError as e:
             raise storage_error(e, f"can't map {path}") from e
 
@@ -93,7 +111,7 @@ class Folder:
         StorageError (disk full, no permission) with nothing left behind.
         """
         target = self.at(name)
-        temp = self.path / _TEMP / f"{target.name}.{uuid.uuid4().hex}"
+        temp = self.path / _TEMP / uuid.uuid4().hex
         try:
             try:
                 temp.parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +184,11 @@ class PublishedFile:
         return FileInfo(name=self._name, bytes=self._bytes, checksum=f"blake3:{self._hash.hexdigest()}")
 
 
+def natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
+    """The key that sorts names with numbers in them as a person would; ``a1`` and ``a01`` by their characters."""
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))), name
+
+
 def checksum(data: Any) -> str:
     """``blake3:<hex>`` of bytes, or of anything with a buffer."""
     return f"blake3:{blake3.blake3(data).hexdigest()}"
@@ -176,11 +199,14 @@ def storage_error(error: OSError, what: str) -> StorageError:
     advice = {
         errno.ENOSPC: "the disk is full; free space, then run the command again",
         errno.EDQUOT: "the quota is used up; free space, then run the command again",
+        errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
         errno.EFBIG: "the file is larger than this system or its limits allow; use smaller shards",
         errno.EACCES: "no permission; check the owner and mode of the folder",
         errno.EPERM: "not permitted; check the owner and mode of the folder",
         errno.EROFS: "the file system is read-only; choose another folder",
         errno.ENOENT: "no such file or folder",
+        errno.EEXIST: "a file is in the way where a folder should be",
+        errno.ENOTDIR: "a file is in the way where a folder should be",
     }.get(error.errno or 0, error.strerror or str(error))
     return StorageError(f"{what}: {advice}")
 

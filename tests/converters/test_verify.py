@@ -1,0 +1,85 @@
+"""Verification: a whole corpus passes; whatever is damaged is named, by file or by rows."""
+
+import numpy as np
+import pytest
+
+import tokenyard
+from tokenyard.converters.convert import convert
+from tokenyard.converters.verify import verify
+from tokenyard.schema import Schema
+
+FORMATS = ("npy", "mds", "webdataset", "parquet", "jsonl", "csv")
+
+
+def write(path, format="npy", num_rows=3000, changed=None):
+    rng = np.random.default_rng(0)
+    with tokenyard.CorpusWriter(path, format=format, schema=Schema(token_dtype="uint16"), shard_bytes=20_000) as writer:
+        for i in range(num_rows):
+            row = rng.integers(0, 1000, i % 7)
+            writer.write(row + 1 if i == changed else row)
+    return path
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_whole_corpus_passes(tmp_path, format, workers):
+    report = verify(write(tmp_path / "corpus", format), num_workers=workers)
+    assert report.problems == ()
+    assert report.ok
+    assert report.num_rows == 3000
+    assert report.digest == report.expected_digest
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_one_flipped_byte_in_a_shard_is_found_and_the_shard_named(tmp_path, format):
+    path = write(tmp_path / "corpus", format)
+    shard = path / tokenyard.open_corpus(path).manifest.shards[1].name
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    shard.write_bytes(data)
+    report = verify(path)
+    assert not report.ok
+    assert any(shard.name in p and "checksum" in p for p in report.problems)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_cut_or_missing_shard_is_named_with_both_sizes(tmp_path, format):
+    path = write(tmp_path / "corpus", format)
+    names = [s.name for s in tokenyard.open_corpus(path).manifest.shards]
+    size = (path / names[0]).stat().st_size
+    (path / names[0]).write_bytes((path / names[0]).read_bytes()[:-10])
+    (path / names[1]).unlink()
+    problems = verify(path).problems
+    assert any(names[0] in p and f"{size - 10} bytes" in p and str(size) in p for p in problems)
+    assert any(names[1] in p and "no such file" in p for p in problems)
+
+
+def test_a_damaged_index_is_named(tmp_path):
+    path = write(tmp_path / "corpus")
+    index = path / ".tokenyard" / "index" / "shard-00000.idx"
+    index.write_bytes(index.read_bytes()[:-1] + b"\7")
+    assert any("shard-00000.idx" in p for p in verify(path).problems)
+
+
+def test_the_same_rows_in_another_format_are_equal(tmp_path):
+    path = write(tmp_path / "npy")
+    convert(path, tmp_path / "mds", to="mds")
+    assert verify(tmp_path / "mds", against=path).ok
+
+
+def test_other_rows_are_told_apart(tmp_path):
+    report = verify(write(tmp_path / "a"), against=write(tmp_path / "b", changed=2000))
+    assert not report.ok
+    assert any(p.startswith("differs from") and "tokens: ty1:" in p for p in report.problems)
+
+
+def test_a_corpus_that_others_made_is_compared_by_reading_it(tmp_path):
+    rows = [np.arange(n, dtype=np.int32) for n in (3, 1, 2)]
+    (tmp_path / "others").mkdir()
+    for i, row in enumerate(rows):
+        np.save(tmp_path / "others" / f"tokens_{i}.npy", row)
+    convert(tmp_path / "others", tmp_path / "ours", to="mds")
+    assert verify(tmp_path / "ours", against=tmp_path / "others").ok
+    assert verify(tmp_path / "others", against=tmp_path / "ours").ok
+    np.save(tmp_path / "others" / "tokens_1.npy", np.array([9], np.int32))
+    assert not verify(tmp_path / "ours", against=tmp_path / "others").ok

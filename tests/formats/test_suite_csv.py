@@ -1,0 +1,6 @@
+from tokenyard.testing import FormatSuite
+
+
+class TestCsv(FormatSuite):
+    format = "csv"
+    expected_mapped = False

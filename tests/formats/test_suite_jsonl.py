@@ -1,0 +1,6 @@
+from tokenyard.testing import FormatSuite
+
+
+class TestJsonl(FormatSuite):
+    format = "jsonl"
+    expected_mapped = False

@@ -1,0 +1,74 @@
+"""Opening one shard and its storage blocks, and refusing whatever doesn't fit together.
+
+Gathers copy by memory address, so nothing that a file, an index or a format's code says is used before it was checked
+here: a damaged shard is an error that names it, never other rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tokenyard.errors import DataError
+from tokenyard.formats.base import Format, ShardReader
+from tokenyard.formats.extents import Extents
+from tokenyard.formats.index import ShardIndex
+from tokenyard.manifest import FileInfo, ShardInfo
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder, checksum
+
+
+def open_shard(
+    folder: Folder, format: Format, shard: ShardInfo, schema: Schema, index: ShardIndex | None = None
+) -> ShardReader:
+    """A reader of a shard whose files and index (read, unless given) are as the manifest says. Raises DataError."""
+    where = str(folder.at(shard.name))
+    if index is None:
+        if shard.index is None:
+            raise DataError(f"{where}: the manifest names no row index; restore the manifest")
+        index = read_index(folder, shard.index)
+    if (index.num_rows, index.num_tokens) != (shard.num_rows, shard.num_tokens):
+        raise DataError(
+            f"{where}: its index counts {index.num_rows} rows and {index.num_tokens} tokens, the manifest "
+            f"{shard.num_rows} and {shard.num_tokens}; they don't belong together, restore the corpus"
+        )
+    for file in shard.files:
+        if (size := folder.size(file.name)) != file.bytes:
+            raise DataError(
+                f"{folder.at(file.name)}: {size} bytes, expected {file.bytes}; it was cut or replaced, restore it"
+            )
+    reader = format.open_shard(folder, shard, index, schema)
+    blocks = reader.block_rows
+    if blocks[0] != 0 or blocks[-1] != index.num_rows or (blocks[1:] < blocks[:-1]).any():
+        raise DataError(f"{where}: its storage blocks don't cover its {index.num_rows} rows")
+    return reader
+
+
+def read_index(folder: Folder, file: FileInfo) -> ShardIndex:
+    """A row index as the manifest names it. Raises DataError when it is another, StorageError when it is missing."""
+    data, where = folder.read(file.name), str(folder.at(file.name))
+    if len(data) != file.bytes or (file.checksum is not None and checksum(data) != file.checksum):
+        raise DataError(f"{where}: not the row index that the manifest names; rebuild it with 'tokenyard index'")
+    return ShardIndex.from_bytes(data, where)
+
+
+def read_extents(reader: ShardReader, block: int, field: str, dtype: np.dtype[Any]) -> Extents:
+    """The extent table of one storage block, whose items fit ``dtype`` and whose rows are those of the index."""
+    extents = reader.extents(block, field).check(reader.where)
+    first, last = reader.block_rows[block : block + 2].tolist()
+    if not len(extents.starts) == len(extents.lengths) == last - first:
+        raise DataError(
+            f"{reader.where}: storage block {block} holds {len(extents.starts)} rows, its index says {last - first}; "
+            "the shard or its index is damaged"
+        )
+    promised = np.diff(reader.index.offsets[first : last + 1])
+    if field == "tokens" and not np.array_equal(extents.lengths, promised):
+        row = int(np.argmax(extents.lengths != promised))
+        raise DataError(
+            f"{reader.where}: row {first + row} holds {int(extents.lengths[row])} tokens, its index says "
+            f"{int(promised[row])}; the shard or its index is damaged"
+        )
+    if not np.can_cast(extents.dtype, dtype):
+        raise DataError(f"{reader.where}: {field} of type {extents.dtype} may not fit the schema's {dtype}")
+    return extents
