@@ -124,6 +124,15 @@ class Corpus:
         """int64[shards + 1]: the row at which each shard begins, and the number of rows."""
         return self._row_starts
 
+    @property
+    def shard_token_starts(self) -> Offsets:
+        """int64[shards + 1]: the token at which each shard begins, and the number of tokens."""
+        return self._token_starts
+
+    def shard_offsets(self, shard: int) -> Offsets:
+        """int64[rows + 1]: the token at which each of its rows begins, counted from the shard's first, and their end."""
+        return self._reader(shard).index.offsets
+
     # ---- rows ----
 
     def __getitem__(self, i: int) -> Array:

@@ -1,0 +1,262 @@
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tokenyard.config import ConvertConfig, PackConfig, TokenizeConfig, TrainConfig, json_schema, load_config, load_job
+from tokenyard.errors import ConfigError, StorageError
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+MODELS = {"convert.yaml": ConvertConfig, "pack.yaml": PackConfig, "tokenize.yaml": TokenizeConfig}
+MINIMAL = {"data": {"path": "corpus"}, "order": {"global_batch_size": 8}}
+
+
+def load(tmp_path, text, model=TrainConfig):
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    return load_config(file, model)
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda file: file.name)
+def test_every_ready_file_loads(file):
+    settings = load_config(file, MODELS.get(file.name, TrainConfig))
+    if isinstance(settings, TrainConfig):
+        assert file.name == f"train-{settings.data.format}.yaml"
+        assert settings == load_config(CONFIGS / "train-npy.yaml").model_copy(update={"data": settings.data})
+    else:
+        assert settings.dst
+
+
+def keys_of(model, prefix=""):
+    for name, field in model.model_fields.items():
+        yield name
+        if hasattr(field.annotation, "model_fields"):
+            yield from keys_of(field.annotation)
+
+
+@pytest.mark.parametrize("name", ["train-npy.yaml", *MODELS])
+def test_the_ready_files_explain_every_key(name):
+    text = (CONFIGS / name).read_text()
+    assert [key for key in keys_of(MODELS.get(name, TrainConfig)) if f"{key}:" not in text] == []
+
+
+def test_the_smallest_settings_are_a_path_and_a_batch_size():
+    settings = load_config(MINIMAL)
+    assert settings.order.shuffle == "block"
+    assert settings.data.sample.labels == "shifted"
+    assert (settings.loader.num_threads, settings.loader.num_workers) == (2, 0)
+    assert load_config(settings) is settings
+    assert load_config(settings.model_dump()) == settings
+
+
+def test_an_unknown_key_is_told_with_its_path_its_line_and_the_nearest_one(tmp_path):
+    text = "data:\n  path: c\norder:\n  global_batch_size: 8\n  shufle: block\n"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    file = tmp_path / "settings.yaml"
+    assert str(caught.value) == f"{file}: order.shufle (line 5): unknown key; did you mean order.shuffle?"
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"data": {"path": "c", "seq_len": 4}}, "data.seq_len: unknown key; did you mean data.sample.seq_len?"),
+        ({"lodaer": {}}, "lodaer: unknown key; did you mean loader?"),
+        (
+            {"batch_size": 4},
+            "batch_size: unknown key; did you mean order.global_batch_size or loader.micro_batch_size?",
+        ),
+        ({"zzz": 4}, "zzz: unknown key; known here are data, order, loader"),
+        ({"data": {}}, "data.path: this key is needed"),
+        ({"data": None}, "data.path: this key is needed"),
+        ({"order": {"global_batch_size": "8"}}, "order.global_batch_size: expected a whole number, found '8'"),
+        ({"order": {"global_batch_size": True}}, "order.global_batch_size: expected a whole number, found True"),
+        ({"order": {"global_batch_size": 0}}, "order.global_batch_size: expected greater than or equal to 1, found 0"),
+        ({"loader": {"num_threads": 1.0}}, "loader.num_threads: expected a whole number, found 1.0"),
+        ({"loader": {"pin_memory": "yes"}}, "loader.pin_memory: expected 'auto' or true or false, found 'yes'"),
+        ({"loader": 3}, "loader: expected keys and values, found 3"),
+        ({"data": {"path": ["a", 3]}}, "data.path.1: expected text, found 3"),
+        (
+            {"data": {"path": "c", "split": {"length": 2, "eos": 3}}},
+            "data.split: split takes exactly one of 'length' and 'eos'",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "shuffle": "blok"}},
+            "order.shuffle: expected 'block', 'global' or 'none', found 'blok'",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "lanes": "many"}},
+            "order.lanes: expected 'auto' or a whole number, found 'many'",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_was_expected_and_found(changed, expected):
+    with pytest.raises(ConfigError) as caught:
+        load_config({**MINIMAL, **changed})
+    assert str(caught.value) == expected
+
+
+def test_all_problems_are_told_in_the_order_of_the_file(tmp_path):
+    text = "loader:\n  workers: 3\norder:\n  sead: 4\ndata:\n  path: c\n"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value).splitlines()[1:] == [
+        "  loader.workers (line 2): unknown key; did you mean loader.num_workers?",
+        "  order.global_batch_size (line 3): this key is needed",
+        "  order.sead (line 4): unknown key; did you mean order.seed?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"loader": {"persistent_workers": True}}, r"loader\.persistent_workers .* loader\.num_workers is 0"),
+        (
+            {"loader": {"multiprocessing_context": "fork"}},
+            r"loader\.multiprocessing_context .* loader\.num_workers is 0",
+        ),
+        (
+            {"loader": {"prefetch_factor": 2, "num_threads": 0}},
+            r"loader\.prefetch_factor .* loader\.num_threads and loader\.num_workers are 0",
+        ),
+        (
+            {"data": {"path": "c", "sample": {"labels": "none", "mask_boundaries": True}}},
+            r"data\.sample\.mask_boundaries .* data\.sample\.labels is none",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "lanes": 2, "shuffle": "global"}},
+            r"order\.lanes is 2, which needs order\.shuffle: block, not global",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "lanes": 3}},
+            r"order\.lanes is 3, which must divide order\.global_batch_size, 8",
+        ),
+    ],
+)
+def test_keys_that_do_not_work_together_are_refused_by_both_names(section, expected):
+    with pytest.raises(ConfigError, match=expected):
+        load_config({**MINIMAL, **section})
+
+
+def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path):
+    text = "data:\n  path: c\n  sample:\n    # mode: rows\norder: {global_batch_size: 8}\nloader:\n"
+    assert load(tmp_path, text) == load_config({"data": {"path": "c"}, "order": {"global_batch_size": 8}})
+
+
+def test_a_number_with_an_exponent_is_a_number(tmp_path):
+    assert load(tmp_path, "prove_share: 1e-3\n", TokenizeConfig).prove_share == 0.001
+    with pytest.raises(ConfigError, match=r"expected a whole number, found 1000.0"):
+        load(tmp_path, "data: {path: c}\norder: {global_batch_size: 1e3}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("order: {seed: 1}\ndata: {path: c}\norder: {seed: 2}\n", r"order \(line 3\): given twice, first in line 1"),
+        ("data:\n  3: c\n", r"data\.3 \(line 2\): keys are text, this one is int"),
+        ("data: {path: c\norder: 3\n", r"settings\.yaml \(line 2\): not valid YAML: expected ',' or '}'"),
+        ("data: !!python/object/apply:os.getcwd []\n", r"\(line 1\): tag '.*os\.getcwd' is nothing for settings"),
+        ("data: !!python/name:os.getcwd x\n", r"\(line 1\): not valid YAML: could not determine a constructor"),
+        ("a: 1\ndata: !!set {path}\n", r"\(line 2\): tag '.*set' is nothing for settings"),
+        ("data: 2026-13-01\n", "not valid YAML: month must be in"),
+        ("data: &a [*a]\n", "more than 10000 values or 50 levels, aliases counted"),
+        ("data: 1\n---\ndata: 2\n", "but found another document"),
+        ("[data]\n", r"expected keys and values such as 'data', found \['data'\]"),
+        ("", "expected keys and values such as 'data', found None"),
+        ("data: \x00", "not valid YAML"),
+    ],
+)
+def test_what_is_no_settings_file_is_refused(tmp_path, text, expected):
+    with pytest.raises(ConfigError, match=expected):
+        load(tmp_path, text)
+
+
+def test_aliases_can_not_stand_for_more_than_settings_need(tmp_path):
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+    with pytest.raises(ConfigError, match="aliases counted"):
+        load(tmp_path, "\n".join(lines))
+    assert load(tmp_path, "data: &d {path: c}\norder: {global_batch_size: &n 8}\nloader: {num_threads: *n}\n")
+
+
+def test_a_file_of_another_kind_is_not_read_whole(tmp_path):
+    with pytest.raises(ConfigError, match="more than 1048576 bytes are no settings"):
+        load(tmp_path, "x" * (1 << 20) + "y")
+    with pytest.raises(ConfigError, match=r"nested too deep|not valid YAML|50 levels"):
+        load(tmp_path, "[" * 5000)
+    with pytest.raises(StorageError, match="can't read the settings: No such file"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+class OmegaLike(Mapping):
+    """A mapping that is no dict and holds lists that are no lists, as OmegaConf's do."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __getitem__(self, key):
+        value = self._values[key]
+        return OmegaLike(value) if isinstance(value, dict) else ListLike(value) if isinstance(value, list) else value
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __len__(self):
+        return len(self._values)
+
+
+class ListLike(Sequence):
+    def __init__(self, values):
+        self._values = values
+
+    def __getitem__(self, i):
+        return self._values[i]
+
+    def __len__(self):
+        return len(self._values)
+
+
+def test_mappings_of_any_kind_are_accepted():
+    values = {"data": {"path": ["a", "b"], "sample": {"mode": "rows"}}, "order": {"global_batch_size": 8}}
+    assert load_config(OmegaLike(values)) == load_config(values)
+
+
+def test_settings_of_another_job_are_not_taken():
+    with pytest.raises(ConfigError, match="expected settings of TrainConfig, found those of PackConfig"):
+        load_config(PackConfig())
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValueError, match="frozen"):
+        load_config(MINIMAL).order.seed = 3
+
+
+def test_a_job_gives_only_the_arguments_that_are_there(tmp_path):
+    file = tmp_path / "convert.yaml"
+    file.write_text("src: a\nto: mds\nread: {split: {length: 4}}\noptions: {compression: zstd}\ndst: null\n")
+    assert load_job(file, "convert") == {
+        "src": "a",
+        "to": "mds",
+        "read": {"split": {"length": 4}},
+        "options": {"compression": "zstd"},
+    }
+    assert load_job({"text": {"text_field": "body"}}, "tokenize") == {"text": {"text_field": "body"}}
+    with pytest.raises(ConfigError, match="expected one of the jobs convert, pack, tokenize, found 'train'"):
+        load_job(file, "train")
+    file.write_text("strategi: concat\n")
+    with pytest.raises(ConfigError, match=r"strategi \(line 1\): unknown key; did you mean strategy\?"):
+        load_job(file, "pack")
+
+
+@pytest.mark.parametrize("model", [TrainConfig, ConvertConfig, PackConfig, TokenizeConfig])
+def test_the_schema_for_editors_describes_every_key(model):
+    schema = json_schema(model)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert schema["additionalProperties"] is False
+    sections = [schema, *schema["$defs"].values()]
+    for section in sections:
+        for name, key in section["properties"].items():
+            if section.get("title") != "Split":
+                assert key.get("description") or "$ref" in key or "default" in key, name
+    json.dumps(schema)
