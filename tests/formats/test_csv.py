@@ -10,7 +10,7 @@ import pytest
 import tokenyard
 from tests.formats import all_types
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import text
+from tokenyard.formats.shared import text
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.schema import Schema
 

@@ -17,8 +17,8 @@ from numpy.lib import format as npy_format
 
 from tokenyard.corpus import Corpus, CorpusWriter, open_corpus
 from tokenyard.errors import ConfigError, DataError, StorageError
-from tokenyard.formats import npy_header
-from tokenyard.formats.npy_file import read_header
+from tokenyard.formats.npy import header as npy_header
+from tokenyard.formats.npy.file import read_header
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder
 from tokenyard.testing.samples import documents

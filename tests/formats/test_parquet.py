@@ -15,7 +15,7 @@ import pytest
 import tokenyard
 from tests.formats import all_types
 from tokenyard.errors import ConfigError, DataError, SchemaError, StorageError
-from tokenyard.formats import parquet_reader
+from tokenyard.formats.parquet import reader as parquet_reader
 from tokenyard.rows import Column, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 

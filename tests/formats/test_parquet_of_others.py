@@ -13,7 +13,8 @@ import pytest
 
 import tokenyard
 from tokenyard.errors import ConfigError, DataError, SchemaError
-from tokenyard.formats import parquet, parquet_footer
+from tokenyard.formats import parquet
+from tokenyard.formats.parquet import footer as parquet_footer
 
 TOKENS = [[1, 2, 3], [], [120], [5, 6]]
 

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenyard.errors import DataError
-from tokenyard.formats.arrow import binary_array
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
-from tokenyard.formats.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.foreign import Place, choose_fields, find_tokens, refuse_options
-from tokenyard.formats.numbers import format_numbers, join_lists, parse_lists
-from tokenyard.formats.text import MAX_ROW_BYTES, Fields, Lines, TextFormat, first_byte, refuse_compressed
+from tokenyard.formats.shared.arrow import binary_array
+from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
+from tokenyard.formats.shared.foreign import Place, choose_fields, find_tokens, refuse_options
+from tokenyard.formats.shared.numbers import format_numbers, join_lists, parse_lists
+from tokenyard.formats.shared.text import MAX_ROW_BYTES, Fields, Lines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError, SchemaError
-from tokenyard.formats.foreign import Place
+from tokenyard.formats.shared.foreign import Place
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tokenyard.errors import DataError
-from tokenyard.formats.tar import Member
+from tokenyard.formats.webdataset.tar import Member
 from tokenyard.schema import FieldType
 
 _META = re.compile(r"__[^/]*__($|/)")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.formats.npy_header import MAGIC, parse_header
+from tokenyard.formats.npy.header import MAGIC, parse_header
 from tokenyard.storage import Folder
 
 #: More than any header that is read.

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.formats.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.foreign import Place
-from tokenyard.formats.numbers import parse_lists
+from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
+from tokenyard.formats.shared.foreign import Place
+from tokenyard.formats.shared.numbers import parse_lists
 from tokenyard.rows import Array, Column, Offsets, offsets_of
 from tokenyard.schema import FieldType
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats import runs
-from tokenyard.formats.mds_columns import MAX_SHARD_BYTES, MdsColumn, columns_of
+from tokenyard.formats.mds.columns import MAX_SHARD_BYTES, MdsColumn, columns_of
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.runs_reader import field_arrays
+from tokenyard.formats.shared.runs_reader import field_arrays
 from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 

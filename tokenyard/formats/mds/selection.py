@@ -10,8 +10,8 @@ import numpy as np
 
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.base import ReadOptions
-from tokenyard.formats.mds_columns import MdsColumn, valid_name
-from tokenyard.formats.mds_index import MdsShard
+from tokenyard.formats.mds.columns import MdsColumn, valid_name
+from tokenyard.formats.mds.index import MdsShard
 from tokenyard.schema import FieldType, Schema
 
 _TOKEN_NAMES = ("tokens", "input_ids")

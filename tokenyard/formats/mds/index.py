@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tokenyard.errors import DataError
-from tokenyard.formats.compression import LEVELS
-from tokenyard.formats.mds_columns import MAX_SHARD_BYTES, MdsColumn
+from tokenyard.formats.mds.columns import MAX_SHARD_BYTES, MdsColumn
+from tokenyard.formats.shared.compression import LEVELS
 from tokenyard.manifest import check_name
 from tokenyard.storage import Folder
 

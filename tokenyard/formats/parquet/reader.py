@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenyard.errors import DataError, TokenyardError
-from tokenyard.formats.arrow import column_of, tokens_of
 from tokenyard.formats.base import ShardReader
-from tokenyard.formats.blocks import Recent
 from tokenyard.formats.extents import Extents
-from tokenyard.formats.foreign import Place
 from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.shared.arrow import column_of, tokens_of
+from tokenyard.formats.shared.blocks import Recent
+from tokenyard.formats.shared.foreign import Place
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenyard.errors import DataError
-from tokenyard.formats.arrow import binary_array
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
-from tokenyard.formats.foreign import Place, choose_fields, find_tokens, refuse_options
-from tokenyard.formats.json_rows import Objects, field_column, infer_types, parse_object, parse_rows
-from tokenyard.formats.numbers import format_numbers, join_lists
-from tokenyard.formats.text import Fields, Lines, NumberedLines, TextFormat, first_byte, refuse_compressed
+from tokenyard.formats.jsonl.rows import Objects, field_column, infer_types, parse_object, parse_rows
+from tokenyard.formats.shared.arrow import binary_array
+from tokenyard.formats.shared.foreign import Place, choose_fields, find_tokens, refuse_options
+from tokenyard.formats.shared.numbers import format_numbers, join_lists
+from tokenyard.formats.shared.text import Fields, Lines, NumberedLines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import Schema

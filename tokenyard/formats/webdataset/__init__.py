@@ -21,7 +21,6 @@ import numpy as np
 from pydantic import Field
 
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import tar, tar_samples, tar_scan, tar_select
 from tokenyard.formats.base import (
     Discovered,
     Format,
@@ -31,13 +30,17 @@ from tokenyard.formats.base import (
     ShardSource,
     WrittenShard,
 )
-from tokenyard.formats.compression import check_level, decompress, gunzip, gunzip_head, gzip_packer
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.runs_reader import RunsReader, ShardBytes
-from tokenyard.formats.tar_encode import TarEncoder
-from tokenyard.formats.tar_samples import TarSelection
-from tokenyard.formats.tar_select import Head
+from tokenyard.formats.shared.compression import check_level, decompress, gunzip, gunzip_head, gzip_packer
+from tokenyard.formats.shared.runs_reader import RunsReader, ShardBytes
+from tokenyard.formats.webdataset import samples as tar_samples
+from tokenyard.formats.webdataset import scan as tar_scan
+from tokenyard.formats.webdataset import selection as tar_select
+from tokenyard.formats.webdataset import tar
+from tokenyard.formats.webdataset.encoding import TarEncoder
+from tokenyard.formats.webdataset.samples import TarSelection
+from tokenyard.formats.webdataset.selection import Head
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import FieldType, Schema

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tokenyard.errors import SchemaError
-from tokenyard.formats import runs, tar
-from tokenyard.formats.npy_header import HEADER_BYTES, write_header
+from tokenyard.formats import runs
+from tokenyard.formats.npy.header import HEADER_BYTES, write_header
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.runs_reader import field_arrays
+from tokenyard.formats.shared.runs_reader import field_arrays
+from tokenyard.formats.webdataset import tar
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from tokenyard.errors import DataError, SchemaError
-from tokenyard.formats.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
 from tokenyard.formats.base import (
     Discovered,
     Format,
@@ -30,11 +29,12 @@ from tokenyard.formats.base import (
     ShardSource,
     WrittenShard,
 )
-from tokenyard.formats.blocks import BLOCK_ROWS, cut_blocks, row_bytes
-from tokenyard.formats.foreign import check_ids, choose_fields, find_tokens, refuse_options, same_fields
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.parquet_footer import check_declared, read_footer
-from tokenyard.formats.parquet_reader import ParquetReader, decode, place_of, reading
+from tokenyard.formats.parquet.footer import check_declared, read_footer
+from tokenyard.formats.parquet.reader import ParquetReader, decode, place_of, reading
+from tokenyard.formats.shared.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
+from tokenyard.formats.shared.blocks import BLOCK_ROWS, cut_blocks, row_bytes
+from tokenyard.formats.shared.foreign import check_ids, choose_fields, find_tokens, refuse_options, same_fields
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema

@@ -19,7 +19,6 @@ import numpy as np
 from pydantic import Field
 
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import mds_decode, mds_index
 from tokenyard.formats.base import (
     Discovered,
     Format,
@@ -29,14 +28,16 @@ from tokenyard.formats.base import (
     ShardSource,
     WrittenShard,
 )
-from tokenyard.formats.compression import check_level, compress, decompress
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.mds_columns import MAX_SHARD_BYTES, MdsColumn, columns_of, valid_name
-from tokenyard.formats.mds_encode import encode
-from tokenyard.formats.mds_index import INDEX_NAME, MdsShard
-from tokenyard.formats.mds_select import Selection, schema_of, select
+from tokenyard.formats.mds import decode as mds_decode
+from tokenyard.formats.mds import index as mds_index
+from tokenyard.formats.mds.columns import MAX_SHARD_BYTES, MdsColumn, columns_of, valid_name
+from tokenyard.formats.mds.encoding import encode
+from tokenyard.formats.mds.index import INDEX_NAME, MdsShard
+from tokenyard.formats.mds.selection import Selection, schema_of, select
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.runs_reader import RunsReader, field_arrays
+from tokenyard.formats.shared.compression import check_level, compress, decompress
+from tokenyard.formats.shared.runs_reader import RunsReader, field_arrays
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.formats.foreign import Place
+from tokenyard.formats.shared.foreign import Place
 from tokenyard.rows import Column, offsets_of
 from tokenyard.schema import FieldType
 

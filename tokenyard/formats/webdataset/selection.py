@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tokenyard.errors import ConfigError, DataError, SchemaError
-from tokenyard.formats import npy_header
 from tokenyard.formats.base import ReadOptions
+from tokenyard.formats.npy import header as npy_header
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.tar import Member
-from tokenyard.formats.tar_samples import Samples, TarSelection, check_extension, dotted, some
+from tokenyard.formats.webdataset.samples import Samples, TarSelection, check_extension, dotted, some
+from tokenyard.formats.webdataset.tar import Member
 from tokenyard.schema import FieldType
 
 _TOKENS = ("tokens.npy", "input_ids.npy", "npy", "tokens.bin", "input_ids.bin", "tokens.json", "input_ids.json")

@@ -21,10 +21,10 @@ from pydantic import Field
 
 from tokenyard.errors import DataError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSource, WrittenShard
-from tokenyard.formats.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
 from tokenyard.formats.extents import Extents
-from tokenyard.formats.foreign import Place, check_ids
 from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.shared.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
+from tokenyard.formats.shared.foreign import Place, check_ids
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import RowBatch, cast_tokens, offsets_of
 from tokenyard.schema import FieldType, Schema

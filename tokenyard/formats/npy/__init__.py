@@ -32,7 +32,7 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.npy_file import read_header
+from tokenyard.formats.npy.file import read_header
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema

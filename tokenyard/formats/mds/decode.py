@@ -14,7 +14,7 @@ import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats import runs
-from tokenyard.formats.mds_columns import MAX_SHARD_BYTES, ONE_DIMENSION, MdsColumn
+from tokenyard.formats.mds.columns import MAX_SHARD_BYTES, ONE_DIMENSION, MdsColumn
 from tokenyard.formats.runs import Bytes
 from tokenyard.rows import Offsets
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.formats import npy_header
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.npy_header import NpyError
+from tokenyard.formats.npy import header as npy_header
+from tokenyard.formats.npy.header import NpyError
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.runs_reader import field_arrays
-from tokenyard.formats.tar import Member, members
-from tokenyard.formats.tar_samples import Sample, TarSelection, check, group
-from tokenyard.formats.tar_select import Head, is_integer_text, json_tokens
+from tokenyard.formats.shared.runs_reader import field_arrays
+from tokenyard.formats.webdataset.samples import Sample, TarSelection, check, group
+from tokenyard.formats.webdataset.selection import Head, is_integer_text, json_tokens
+from tokenyard.formats.webdataset.tar import Member, members
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import FieldType, Schema
 
