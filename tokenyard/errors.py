@@ -7,6 +7,7 @@
     ├── MissingDependencyError (ImportError)  an optional package is not installed
     ├── SchemaError (ValueError)              rows, fields or ids don't fit the declared schema
     ├── DataError (ValueError)                what a file holds is damaged, or not what was promised
+    │   └── NoTokensError                     rows are there, but no column of token ids
     ├── VerificationError (ValueError)        a proof failed: what was written is not what was read
     └── StorageError (OSError)                a file can't be read or written
         ├── NotACorpusError                   nothing there that any format recognizes
@@ -43,6 +44,17 @@ class SchemaError(TokenyardError, ValueError):
 
 class DataError(TokenyardError, ValueError):
     """What a file holds is damaged, or is not what was promised."""
+
+
+class NoTokensError(DataError):
+    """There are rows, but no column of token ids; texts, perhaps. ``num_rows``: how many, where that is known."""
+
+    def __init__(self, message: str, num_rows: int | None = None) -> None:
+        super().__init__(message, num_rows)
+        self.num_rows = num_rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class VerificationError(TokenyardError, ValueError):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.real_data import gpt2_tokenizer_json
 
 import tokenyard
+from tests.formats import mds_by_hand
+from tests.real_data import gpt2_json
 
 EOS = "<|endoftext|>"
 
@@ -78,7 +79,7 @@ def test_damaged_data_exits_with_1(corpus, tmp_path):
 
 def test_texts_become_packed_rows_and_peek_shows_them(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "Hello world", "url": "u"}\n{"text": "again and again"}\n')
-    tokenizer = gpt2_tokenizer_json()
+    tokenizer = gpt2_json()
     report = json.loads(
         run("tokenize", tmp_path / "a.jsonl", tmp_path / "docs", "-t", tokenizer, "--eos-token", EOS,
             "--field", "url=string?", "--json")
@@ -114,3 +115,10 @@ def test_index_makes_a_foreign_corpus_ours(tmp_path):
     np.save(tmp_path / "tokens_0.npy", np.arange(5, dtype=np.int32))
     run("index", tmp_path)
     assert json.loads(run("info", tmp_path, "--json"))["digest"].startswith("ty1:")
+
+
+def test_info_counts_the_rows_of_a_folder_that_holds_text_alone(tmp_path):
+    mds_by_hand.dataset(tmp_path / "texts", {"text": "str"}, [{"text": b"one"}, {"text": b"two"}])
+    found = json.loads(run("info", tmp_path / "texts", "--json"))
+    assert (found["rows"], found["tokens"]) == (2, None)
+    assert "no column holds token ids, there are text (str)" in found["problem"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tokenyard
-from tests.real_data import gpt2_tokenizer_json
+from tests.real_data import gpt2_json
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.errors import ConfigError, DataError, SchemaError, VerificationError
 
@@ -15,7 +15,7 @@ EOS = "<|endoftext|>"
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return gpt2_tokenizer_json()
+    return gpt2_json()
 
 
 @pytest.fixture(scope="session")
@@ -195,10 +195,10 @@ def test_an_engine_that_lies_is_caught_with_the_place_of_the_document(tmp_path, 
 
 
 def test_a_token_dtype_too_narrow_for_the_tokenizer_is_refused_before_any_work(tmp_path):
-    from tests.real_data import deepseek_tokenizer_json
+    from tests.real_data import deepseek_json
 
     source = write_jsonl(tmp_path / "a.jsonl", ["x"])
-    path = deepseek_tokenizer_json()
+    path = deepseek_json()
     with pytest.raises(SchemaError, match="uint16 can't hold id 129279"):
         tokenize(source, tmp_path / "out", tokenizer=path, add_eos=False, token_dtype="uint16")
     tokenize(source, tmp_path / "out", tokenizer=path, add_eos=False)

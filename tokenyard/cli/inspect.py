@@ -13,6 +13,7 @@ from rich.text import Text
 from tokenyard.cli.output import console, parse_options, print_fields, print_json, progress
 from tokenyard.converters.verify import verify as verify_corpus
 from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.errors import NoTokensError
 from tokenyard.formats.registry import format_names, get_format
 
 Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder, a file, or a file:// URL.")]
@@ -58,7 +59,10 @@ def info(path: Source, read: Read = None, json: Json = False) -> None:
 
     Example: `tokenyard info data/corpus-mds --json`
     """
-    said = describe(open_corpus(path, **parse_options(read)))
+    try:
+        said = describe(open_corpus(path, **parse_options(read)))
+    except NoTokensError as e:
+        said = {"path": path, "rows": e.num_rows, "tokens": None, "problem": str(e), "provenance": {}}
     if json:
         print_json(said)
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenyard.errors import ConfigError, DataError
+from tokenyard.errors import ConfigError, DataError, NoTokensError
 from tokenyard.formats.base import ReadOptions
 from tokenyard.formats.mds.columns import MdsColumn, valid_name
 from tokenyard.formats.mds.index import MdsShard
@@ -33,7 +33,7 @@ def select(shards: Sequence[MdsShard], options: ReadOptions, where: str) -> Sele
     fit none.
     """
     columns = {c.name: c for c in shards[0].columns}
-    tokens = _tokens(columns, options, where)
+    tokens = _tokens(columns, options, where, sum(s.samples for s in shards))
     for shard in shards:
         others = {c.name: c for c in shard.columns}
         if others.keys() != columns.keys() or any(others[n] != c for n, c in columns.items() if n != tokens):
@@ -81,7 +81,7 @@ def _dtype(selection: Selection, column: MdsColumn, peek: Callable[[str], np.dty
     return (column.dtype or peek(column.name)).newbyteorder("=")
 
 
-def _tokens(columns: Mapping[str, MdsColumn], options: ReadOptions, where: str) -> str:
+def _tokens(columns: Mapping[str, MdsColumn], options: ReadOptions, where: str, num_rows: int) -> str:
     if options.tokens is not None:
         if options.tokens not in columns:
             raise ConfigError(f"{where}: no column {options.tokens!r}; there are {_listed(columns)}")
@@ -96,9 +96,10 @@ def _tokens(columns: Mapping[str, MdsColumn], options: ReadOptions, where: str) 
         return likely[0]
     if likely:
         raise DataError(f"{where}: {' or '.join(likely)} could hold the tokens; name one with tokens='{likely[0]}'")
-    raise DataError(
+    raise NoTokensError(
         f"{where}: no column holds token ids, there are {_listed(columns)}; name one with tokens=..., and its "
-        "token_dtype if it is bytes; text has to be tokenized first"
+        "token_dtype if it is bytes; text has to be tokenized first",
+        num_rows,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tokenyard.errors import ConfigError, DataError, SchemaError
+from tokenyard.errors import ConfigError, DataError, NoTokensError, SchemaError
 from tokenyard.formats.base import ReadOptions
 from tokenyard.rows import Array, Offsets
 from tokenyard.schema import FieldType
@@ -38,7 +38,7 @@ def find_tokens(columns: Sequence[str], options: ReadOptions, where: str, kind: 
         if name in columns:
             return name
     shown = ", ".join(repr(c) for c in columns[:20]) or "none"
-    raise DataError(
+    raise NoTokensError(
         f"{where}: holds no tokens: no {kind} {' or '.join(repr(w) for w in wanted)}; its {kind}s are {shown}. If one "
         "of them holds token ids, name it with the option 'tokens'; if one holds text, 'tokenyard tokenize' makes "
         "tokens of it"
