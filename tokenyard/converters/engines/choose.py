@@ -16,8 +16,15 @@ ENGINES: dict[EngineName, Callable[[TokenizerSpec, SpecialText], Engine]] = {
     "fastokens": FastokensEngine,
     "transformers": TransformersEngine,
 }
-"""Fastest first. One thread, 3 MB of Python sources, MB/s: with GPT-2 294, 76 and 2; with DeepSeek 151, 166 and 1;
-with Llama 2 31, 44 and 2. The order is fixed, and not measured anew in each job, so that a job always runs alike."""
+"""Fastest first. One thread, 41 MB of code and 20 MB of prose, MB a second of CPU time (code / prose):
+
+    GPT-2         gigatoken 173 / 151, fastokens 160 / 161, transformers 1.3 (code)
+    GPT-NeoX      gigatoken 86 / 148, fastokens 41 / 113, transformers 1.8
+    Llama 2       gigatoken 30 / 35, fastokens 28 / 40, transformers 2.4
+    DeepSeek      gigatoken 89 / 96, fastokens 160 / 160, transformers 1.2
+
+Between the first two it matters little: reading JSONL gives some 80. The order is fixed, and not measured anew in each
+job, so that a job always runs alike."""
 
 
 @dataclass(frozen=True, kw_only=True)

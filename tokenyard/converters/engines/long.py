@@ -18,7 +18,7 @@ class CutLimits:
     whole_chars: a text of up to so many characters is encoded as it is.
     part_chars: a longer one is cut into parts of at most so many, where there are cuts.
     max_uncut_bytes: a text, or a stretch of one, without a proven cut may be this long. transformers takes some 3 s
-        and 700 MB for 4 MiB.
+        and 600 MB for 4 MiB.
     """
 
     whole_chars: int = 256 * KIB
