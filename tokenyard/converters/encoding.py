@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing import parent_process
 
 import numpy as np
 
 from tokenyard.converters.engines import (
+    CutLimits,
     CutRule,
     Encoded,
     Engine,
@@ -24,6 +26,7 @@ from tokenyard.converters.engines import (
     derive_cut_rule,
     encode_parts,
     find_disagreement,
+    limit_threads,
 )
 from tokenyard.converters.text import BadRecord, Document
 from tokenyard.errors import VerificationError
@@ -56,6 +59,8 @@ class CutDocument:
 
 def cut(encoding: Encoding, document: Document) -> CutDocument | BadRecord:
     """Cut a long document where a cut is proven not to change its ids; a bad record where there is no such place."""
+    if len(document.text) <= CutLimits().whole_chars:
+        return CutDocument(document=document, parts=(document.text,))
     parts = cut_document(document.text, _cut_rule(encoding))
     if isinstance(parts, Uncuttable):
         return BadRecord(kind="too_long", place=document.place, message=parts.message)
@@ -85,6 +90,8 @@ def encode_documents(
 
 @lru_cache(maxsize=2)
 def _engine(encoding: Encoding, name: EngineName) -> Engine:
+    if parent_process() is not None:
+        limit_threads()  # a worker has one core
     return build_engine(name, encoding.spec, encoding.special_text)
 
 
