@@ -69,6 +69,12 @@ def test_wrong_usage_exits_with_2_and_says_the_way_out(corpus, tmp_path):
     assert "pass --overwrite" in run("convert", corpus, corpus, "--to", "mds", code=2)
 
 
+def test_peek_refuses_rows_that_are_not_there(corpus):
+    for row in (3, -4):
+        assert f"--row {row} is not within the 3 rows" in run("peek", corpus, "--row", row, code=2)
+    assert json.loads(run("peek", corpus, "--row", -1, "--json"))[0]["row"] == 2
+
+
 def test_damaged_data_exits_with_1(corpus, tmp_path):
     run("convert", corpus, tmp_path / "npy", "--to", "npy")
     shard = tmp_path / "npy" / tokenyard.open_corpus(tmp_path / "npy").manifest.shards[0].name

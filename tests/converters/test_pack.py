@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import tokenyard
 from tokenyard.converters.bins import best_fit_decreasing
+from tokenyard.converters.convert import convert
 from tokenyard.converters.pack import pack
 from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.schema import Schema
@@ -93,6 +94,7 @@ def test_a_list_field_of_another_length_than_the_tokens_is_refused(tmp_path):
     [
         ({"seq_len": 0}, "seq_len from 1 on"),
         ({"seq_len": 4, "strategy": "first_fit"}, "strategy concat or best_fit"),
+        ({"seq_len": 4, "pad_token_id": 0}, "concat leaves no gaps"),
         ({"seq_len": 4, "drop_fields": ["nope"]}, "drop_fields names nope"),
         ({"seq_len": 4, "strategy": "best_fit", "pad_token_id": 65536}, "does not fit the token dtype uint16"),
     ],
@@ -113,6 +115,36 @@ def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path, strategy):
     assert len(one) > 4
     assert tree(tmp_path / "2") == one
     assert tree(tmp_path / "3") == one
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit"])
+def test_packed_rows_depend_on_the_documents_and_not_on_how_they_are_stored(tmp_path, strategy):
+    rng = np.random.default_rng(1)
+    documents = [rng.integers(1, 99, n) for n in rng.integers(0, 60, 3000)]
+    source = write(tmp_path / "npy", documents, {"text": "string"}, text=["x" * (i % 50) for i in range(3000)])
+    digests = set()
+    for format, options in (("parquet", {"row_group_rows": 100}), ("jsonl", {}), ("mds", {"shard_bytes": 9_000})):
+        convert(source, tmp_path / format, to=format, **options)
+        report = pack(
+            tmp_path / format, tmp_path / f"{format}-packed", seq_len=32, strategy=strategy, drop_fields=["text"]
+        )
+        digests.add(report.digest)
+    digests.add(pack(source, tmp_path / "a", seq_len=32, strategy=strategy, drop_fields=["text"]).digest)
+    assert len(digests) == 1
+
+
+def test_rows_that_are_packed_already_are_refused(tmp_path):
+    source = write(tmp_path / "documents", [[1, 2, 3]])
+    pack(source, tmp_path / "packed", seq_len=4, strategy="best_fit")
+    with pytest.raises(ConfigError, match=r"packed already \(seq_len 4\).*pack the corpus of documents"):
+        pack(tmp_path / "packed", tmp_path / "again", seq_len=2)
+
+
+def test_an_id_that_does_not_fit_is_named_by_its_row_in_the_source(tmp_path):
+    np.save(tmp_path / "documents.npy", np.array([[1, 2, 3]] * 2500 + [[-5, 4, 6]], np.int16))
+    for strategy in ("concat", "best_fit"):
+        with pytest.raises(SchemaError, match="row 2500: token id -5"):
+            pack(tmp_path / "documents.npy", tmp_path / "out", seq_len=4, strategy=strategy)
 
 
 def tree(folder):

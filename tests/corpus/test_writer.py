@@ -548,6 +548,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     code = """
         import os, signal, sys
         import tokenyard
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
         with tokenyard.CorpusWriter(sys.argv[1], format="npy", schema=tokenyard.Schema(), shard_bytes=5000) as w:
             for i in range(5000):
                 w.write([i])

@@ -13,8 +13,9 @@ from rich.text import Text
 from tokenyard.cli.output import console, parse_options, print_fields, print_json, progress
 from tokenyard.converters.verify import verify as verify_corpus
 from tokenyard.corpus import Corpus, open_corpus
-from tokenyard.errors import NoTokensError
+from tokenyard.errors import ConfigError, NoTokensError
 from tokenyard.formats.registry import format_names, get_format
+from tokenyard.storage import storage_error
 
 Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder, a file, or a file:// URL.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -117,7 +118,9 @@ def peek(
     """
     corpus = open_corpus(path, **parse_options(read))
     first = row + len(corpus) if row < 0 else row
-    rows = [(i, corpus.row(i)) for i in range(first, min(first + num, len(corpus)))] or [(first, corpus.row(first))]
+    if not 0 <= first < len(corpus):
+        raise ConfigError(f"--row {row} is not within the {len(corpus)} rows of {path}")
+    rows = [(i, corpus.row(i)) for i in range(first, min(first + num, len(corpus)))]
     decode = _decoder(tokenizer) if tokenizer else None
     if json:
         print_json([_plain(i, r, max_tokens, decode) for i, r in rows])
@@ -162,7 +165,10 @@ def schema(
         return
     import json
 
-    output.write_text(json.dumps(json_schema(), indent=2) + "\n")
+    try:
+        output.write_text(json.dumps(json_schema(), indent=2) + "\n")
+    except OSError as e:
+        raise storage_error(e, f"can't write {output}") from e
 
 
 def _decoder(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import floor
 from multiprocessing import parent_process
 
 import numpy as np
@@ -104,7 +105,7 @@ class _Prover:
     """Encodes every n-th document of a task again with transformers, the first one included."""
 
     def __init__(self, encoding: Encoding) -> None:
-        self._every = round(1 / encoding.prove_share) if encoding.prove_share else 0
+        self._every = floor(1 / max(encoding.prove_share, 1e-12)) if encoding.prove_share else 0
         self._truth = _engine(encoding, "transformers") if self._every and encoding.engine != "transformers" else None
         self._engine_name = encoding.engine
         self._seen = 0

@@ -42,9 +42,10 @@ def run_tasks(
         yield from _collect(pool, tasks)
     except BrokenProcessPool:
         raise StorageError(
-            "a worker process died without an error of its own, as when the system kills it for want of memory; run "
+            "a worker process died without an error of its own. Either the system killed it for want of memory: run "
             "again "
-            "with fewer workers or smaller shards"
+            "with fewer workers or smaller shards. Or the script that called this does its work at import, which each "
+            "worker repeats: put it under if __name__ == '__main__'"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -19,6 +19,8 @@ from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder
 
+#: What a row costs beyond its items.
+_ROW_BYTES = 16
 _PLAN_ROWS = 1024 * DIGEST_BLOCK_ROWS
 
 
@@ -90,7 +92,8 @@ def write_shards(
     ``first_row``) when an id doesn't fit.
     """
     given = Digester(target.schema.fields)
-    roller = ShardRoller(target.folder, target.format, target.schema, target.options, target.prefix(number))
+    prefix = target.prefix(number)
+    roller = ShardRoller(target.folder, target.format, target.schema, target.options, prefix, first_row)
     for batch in batches:
         batch = batch.cast(target.schema.token_dtype, first_row)
         first_row += len(batch)
@@ -103,8 +106,7 @@ def write_shards(
         names = ", ".join(s.name for s in shards)
         raise VerificationError(
             f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost "
-            f"data, or "
-            f"format {target.format.name} has a defect. Nothing was published"
+            f"data, or format {target.format.name} has a defect. Nothing was published"
         )
     return shards, leaves
 
@@ -126,19 +128,25 @@ def digest_rows(corpus: Corpus, start: int = 0, stop: int | None = None) -> Leav
 def plan_rows(corpus: Corpus, shard_bytes: int, itemsize: int) -> Iterator[range]:
     """Cut a corpus into runs of rows that each make about one shard, at multiples of 1,024 rows.
 
-    Depends on the corpus and the numbers given only. Reads indexes, and the first rows to see how large extra fields
-    are.
+    Depends on the rows and the numbers given only, not on how they are stored. Reads indexes, and the first 1,024 rows
+    to see how large extra fields are.
     """
     per_token, per_row = _field_bytes(corpus)
+    return cut_rows(corpus, shard_bytes, itemsize + per_token, per_row)
+
+
+def cut_rows(corpus: Corpus, limit: float, per_token: float, per_row: float) -> Iterator[range]:
+    """Cut a corpus at multiples of 1,024 rows into runs of at most ``limit``, counted per token and per row.
+
+    A run of 1,024 rows that alone passes the limit stands by itself.
+    """
     start, size = 0, 0.0
     for first in range(0, len(corpus), _PLAN_ROWS):
         lengths = corpus.row_lengths(first, min(first + _PLAN_ROWS, len(corpus)))
-        blocks = np.add.reduceat(
-            lengths * (itemsize + per_token) + per_row, np.arange(0, len(lengths), DIGEST_BLOCK_ROWS)
-        )
+        blocks = np.add.reduceat(lengths * per_token + per_row, np.arange(0, len(lengths), DIGEST_BLOCK_ROWS))
         for i, block in enumerate(blocks.tolist()):
             row = first + i * DIGEST_BLOCK_ROWS
-            if size and size + block > shard_bytes:
+            if size and size + block > limit:
                 yield range(start, row)
                 start, size = row, 0.0
             size += block
@@ -204,9 +212,9 @@ def provenance(job: str, options: Mapping[str, Any], source: Corpus | None = Non
 
 def _field_bytes(corpus: Corpus) -> tuple[float, float]:
     """Bytes of extra fields for each token and for each row, judged by the first rows."""
-    batch = next(corpus.batches(0, DIGEST_BLOCK_ROWS), None)
-    if batch is None:
-        return 0.0, 16.0
-    lists = sum(c.nbytes for c in batch.fields.values() if c.type.is_list)
-    others = sum(c.nbytes for c in batch.fields.values() if not c.type.is_list)
-    return lists / max(1, batch.num_tokens), 16.0 + others / len(batch)
+    rows = tokens = lists = others = 0
+    for batch in corpus.batches(0, DIGEST_BLOCK_ROWS):
+        rows, tokens = rows + len(batch), tokens + batch.num_tokens
+        lists += sum(c.nbytes for c in batch.fields.values() if c.type.is_list)
+        others += sum(c.nbytes for c in batch.fields.values() if not c.type.is_list)
+    return lists / max(1, tokens), _ROW_BYTES + others / max(1, rows)

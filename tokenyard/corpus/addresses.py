@@ -34,7 +34,7 @@ class Addresses:
     dtype: np.dtype[np.generic]
     low: int
     high: int
-    owners: tuple[Extents, ...]
+    owners: tuple[NDArray[np.uint8], ...]
     _views: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
@@ -51,7 +51,7 @@ class Addresses:
         if low != self.low:
             origin[origin != _NOWHERE] += self.low - low
         origin[shard] = begin + int(extents.starts[0]) - first * self.stride - low
-        return replace(self, origin=origin, low=low, high=high, owners=(*self.owners, extents), _views={})
+        return replace(self, origin=origin, low=low, high=high, owners=(*self.owners, extents.buffer), _views={})
 
     def has(self, shards: Offsets) -> bool:
         """Whether all of ``shards`` are entered."""

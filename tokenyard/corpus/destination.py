@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,11 +136,16 @@ def _swap(build: Path, final: Path) -> None:
         os.replace(final, old)
         os.replace(build, final)
         sync_folder(final.parent)
-    except OSError as e:
-        if old.exists() and not final.exists():
+    except BaseException as e:
+        if os.path.lexists(old) and not os.path.lexists(final):
             os.replace(old, final)
-        raise storage_error(e, f"can't put the new corpus at {final}") from e
-    remove_tree(old)
+        if isinstance(e, OSError):
+            raise storage_error(e, f"can't put the new corpus at {final}") from e
+        raise
+    try:
+        remove_tree(old)
+    except StorageError as e:
+        warnings.warn(f"the new corpus is at {final}, but the one it replaced is left at {old}: {e}", stacklevel=4)
 
 
 def _clear(build: Path, created: list[Path]) -> None:

@@ -105,6 +105,11 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
             f"{folder.path} was indexed with the options {said or 'none'}, not {given}; leave them out, or index it "
             "again: tokenyard index --force"
         )
+    if given and manifest.provenance.get("job") != INDEX_JOB:
+        raise ConfigError(
+            f"{folder.path} is a corpus that tokenyard made, whose manifest says all of it; leave out "
+            + ", ".join(given)
+        )
     return Corpus(folder, manifest, get_format(manifest.format), cache_bytes=cache_bytes)
 
 

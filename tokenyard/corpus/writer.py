@@ -33,7 +33,13 @@ class ShardRoller:
     """Writes row batches as shards named ``<prefix><number>``, beginning a new one after ``options.shard_bytes``."""
 
     def __init__(
-        self, folder: Folder, format: Format, schema: Schema, options: FormatOptions, prefix: str = "shard-"
+        self,
+        folder: Folder,
+        format: Format,
+        schema: Schema,
+        options: FormatOptions,
+        prefix: str = "shard-",
+        first_row: int = 0,
     ) -> None:
         self._folder = folder
         self._format = format
@@ -42,7 +48,7 @@ class ShardRoller:
         self._prefix = prefix
         self._pending: list[RowBatch] = []
         self._pending_bytes = 0
-        self._num_rows = 0
+        self._num_rows = first_row
         self.shards: list[ShardInfo] = []
 
     def add(self, batch: RowBatch) -> None:
