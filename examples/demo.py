@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from itertools import pairwise
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -73,7 +74,7 @@ def main() -> None:
         "--eos-token", "<|endoftext|>", "--workers", "2", overwrite)  # fmt: skip
     run("tokenyard", "pack", str(data / "documents"), str(data / "npy"), "--seq-len", str(SEQ_LEN), "--strategy",
         "best_fit", "--workers", "2", overwrite)  # fmt: skip
-    for before, format in zip(FORMATS, FORMATS[1:], strict=False):
+    for before, format in pairwise(FORMATS):
         run("tokenyard", "convert", str(data / before), str(data / format), "--to", format, "--workers", "2", overwrite)
     run("tokenyard", "verify", str(data / FORMATS[-1]), "--against", str(data / FORMATS[0]))
     digests = {

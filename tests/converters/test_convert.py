@@ -112,7 +112,7 @@ def test_narrowing_is_explicit_and_checked(tmp_path):
             writer.write(ids)
     convert(tmp_path / "wide", tmp_path / "same", to="mds")
     assert tokenyard.open_corpus(tmp_path / "same").schema.token_dtype == "uint32"
-    with pytest.raises(SchemaError, match="row 1.*id 65536 does not fit uint16"):
+    with pytest.raises(SchemaError, match=r"row 1.*id 65536 does not fit uint16"):
         convert(tmp_path / "wide", tmp_path / "narrow", to="mds", token_dtype="uint16")
     assert not (tmp_path / "narrow").exists()
 
@@ -123,7 +123,7 @@ def test_a_source_that_is_not_what_its_manifest_promises_is_not_converted(tmp_pa
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(VerificationError, match="don't have the digest that its manifest promises.*tokenyard verify"):
+    with pytest.raises(VerificationError, match=r"don't have the digest that its manifest promises.*tokenyard verify"):
         convert(path, tmp_path / "out", to="mds")
     assert not (tmp_path / "out").exists()
 

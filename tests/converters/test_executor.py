@@ -36,7 +36,7 @@ def test_an_error_in_a_task_is_the_error_of_the_job(workers):
 
 
 def test_a_worker_killed_by_the_system_is_told_as_such():
-    with pytest.raises(StorageError, match="a worker process died.*fewer workers or smaller shards"):
+    with pytest.raises(StorageError, match=r"a worker process died.*fewer workers or smaller shards"):
         list(run_tasks(die, None, [1, 2], 2))
 
 

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from tests.real_data import gpt2_tokenizer_json
 
 import tokenyard
+from tests.real_data import gpt2_tokenizer_json
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.errors import ConfigError, DataError, SchemaError, VerificationError
 
@@ -156,7 +156,7 @@ def test_skipped_records_are_counted_by_kind_and_the_good_rows_are_all_there(tmp
 
 def test_more_bad_records_than_allowed_stop_the_job(tmp_path, tokenizer):
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
-    with pytest.raises(DataError, match="more than 2 bad records.*--max-bad-records"):
+    with pytest.raises(DataError, match=r"more than 2 bad records.*--max-bad-records"):
         tokenize(
             tmp_path / "a.jsonl",
             tmp_path / "out",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -342,10 +343,11 @@ def test_a_shard_ends_before_the_limit_of_its_format(tmp_path: Path, shard_bytes
         assert max(s.num_tokens for s in shards) > 2 * rows.lengths.max()
 
 
-def test_a_row_past_the_limit_is_left_to_the_format(tmp_path: Path) -> None:
+def test_a_row_past_the_limit_of_its_format_is_refused_with_its_number(tmp_path: Path) -> None:
     roller = ShardRoller(Folder(tmp_path), Limited(), PLAIN, FormatOptions())
-    roller.add(RowBatch.from_rows([[1], [0] * 2000, [2], [0] * 2000, [0] * 2000], PLAIN))
-    assert [(s.num_rows, s.num_tokens) for s in roller.close()] == [(1, 1), (1, 2000), (1, 1), (1, 2000), (1, 2000)]
+    roller.add(RowBatch.from_rows([[1], [2]], PLAIN))
+    with pytest.raises(SchemaError, match="row 3: 4016 bytes, but a file of format npy holds 1000; cut the row"):
+        roller.add(RowBatch.from_rows([[3], [0] * 2000, [4]], PLAIN))
 
 
 # ---- what is there already ----
@@ -475,7 +477,7 @@ def test_two_jobs_that_begin_at_once_do_not_share_a_place(place: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         jobs = [pool.submit(begin) for _ in range(8)]
         while sum(j.done() for j in jobs) < 7:
-            pass
+            time.sleep(0.01)
         go_on.set()
         assert sorted(j.result(10) for j in jobs) == ["begun"] + ["refused"] * 7
     assert not place.exists() or not list(place.iterdir())

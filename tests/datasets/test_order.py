@@ -191,7 +191,8 @@ class TestPermutation:
         start = min(int(where * n), n - 100_000)
         numbers = perm(n, 7, np.arange(start, start + 100_000))
         assert np.unique(numbers).size == numbers.size
-        assert numbers.min() >= 0 and numbers.max() < n
+        assert numbers.min() >= 0
+        assert numbers.max() < n
 
     @given(n=st.integers(1, 2**62 - 1), k=st.integers(0, MASK), data=st.data())
     @settings(deadline=None, max_examples=50)
@@ -271,7 +272,8 @@ class TestPlace:
         ends = np.concatenate([np.arange(50_000), np.arange(num_samples - 50_000, num_samples)])
         samples = place(order, num_samples, 0, ends)
         assert np.unique(samples).size == samples.size
-        assert samples.min() >= 0 and samples.max() < num_samples
+        assert samples.min() >= 0
+        assert samples.max() < num_samples
         assert np.array_equal(place(order, num_samples, 0, ends[::-777]), samples[::-777])
 
     @pytest.mark.parametrize("window_blocks", [1, 64, 100, 5000])
@@ -306,7 +308,8 @@ class TestPlace:
         order = Order(shuffle=shuffle, seed=1, block_samples=4, window_blocks=2, lanes=1)
         positions = np.arange(24).reshape(2, 3, 4)
         samples = place(order, 30, 0, positions)
-        assert samples.shape == (2, 3, 4) and samples.dtype == np.int64
+        assert samples.shape == (2, 3, 4)
+        assert samples.dtype == np.int64
         expected = samples.copy()
         samples[:] = -1
         assert np.array_equal(positions, np.arange(24).reshape(2, 3, 4))
@@ -478,7 +481,8 @@ class TestResolve:
         sizes: dict[str, Any] = {"num_samples": 10**6, "global_batch_size": 64, "seed": 1}
         with pytest.raises(ConfigError, match=message) as caught:
             resolve(**(sizes | parameters))
-        assert isinstance(caught.value, TokenyardError) and isinstance(caught.value, ValueError)
+        assert isinstance(caught.value, TokenyardError)
+        assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("case", GOLDEN["place"], ids=lambda case: case["name"])

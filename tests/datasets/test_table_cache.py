@@ -105,4 +105,5 @@ def test_a_process_forked_while_a_thread_holds_the_memory_goes_on() -> None:
     if not finished:
         os.kill(child, 9)
         os.waitpid(child, 0)
-    assert finished == child and status == 0
+    assert finished == child
+    assert status == 0

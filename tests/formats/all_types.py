@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard import Corpus
-from tokenyard.formats.columns import column_of_bytes, column_of_numbers
+from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
 from tokenyard.rows import Column, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 

@@ -10,7 +10,7 @@ import pytest
 import tokenyard
 from tests.formats import all_types
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import text
+from tokenyard.formats.shared import text
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.schema import Schema
 
@@ -215,6 +215,14 @@ def test_a_wrong_cell_is_refused_with_its_line(tmp_path: Path, cell: str, messag
 def test_what_is_no_corpus_is_refused_with_the_way_out(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=r"a\.csv: .*" + message):
         open_(table(tmp_path / "a.csv", data))
+
+
+def test_a_quote_without_end_is_refused_before_it_takes_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenyard.formats.csv.MAX_ROW_BYTES", 1000)
+    with pytest.raises(DataError, match=r"a\.csv: line 3: a quote is opened and never closed"):
+        open_(table(tmp_path / "a.csv", 'tokens,t\n1,a\n2,"' + "b\n" * 2000 + '"\n'))
 
 
 def test_a_column_named_tokens_can_be_no_field(tmp_path: Path) -> None:

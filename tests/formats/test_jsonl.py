@@ -12,7 +12,7 @@ import zstandard
 import tokenyard
 from tests.formats import all_types
 from tokenyard.errors import ConfigError, DataError
-from tokenyard.formats import text
+from tokenyard.formats.shared import text
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.schema import Schema
 
@@ -303,6 +303,14 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path) -> 
 def test_what_is_no_corpus_is_refused_with_the_way_out(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=r"a\.jsonl: .*" + message):
         open_(write_lines(tmp_path / "a.jsonl", data))
+
+
+def test_a_line_without_end_is_refused_before_it_takes_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MAX_ROW_BYTES", 1000)
+    with pytest.raises(DataError, match=r"a\.jsonl: line 2 has over 1000 bytes; a row is one line, cut it"):
+        open_(write_lines(tmp_path / "a.jsonl", ['{"tokens": [1]}', f'{{"tokens": {list(range(500))}}}']))
 
 
 def test_other_keys_are_left_out_when_the_fields_are_chosen(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from tests.formats import mds_by_hand as by_hand
 from tokenyard import Corpus, CorpusWriter, Schema, open_corpus
 from tokenyard.digest import digest_of
 from tokenyard.errors import ConfigError, DataError, SchemaError
-from tokenyard.formats import mds_encode, runs_reader
 from tokenyard.formats.mds import FORMAT
+from tokenyard.formats.mds import encoding as mds_encode
+from tokenyard.formats.shared import runs_reader
 from tokenyard.rows import RowBatch
 from tokenyard.storage import Folder
 

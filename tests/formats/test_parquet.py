@@ -15,7 +15,7 @@ import pytest
 import tokenyard
 from tests.formats import all_types
 from tokenyard.errors import ConfigError, DataError, SchemaError, StorageError
-from tokenyard.formats import parquet_reader
+from tokenyard.formats.parquet import reader as parquet_reader
 from tokenyard.rows import Column, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 
@@ -115,6 +115,7 @@ def test_equal_rows_and_options_give_equal_bytes(tmp_path: Path) -> None:
         ({"compression": "brotli"}, "'zstd', 'lz4', 'snappy' or 'none'"),
         ({"row_group_rows": 0}, "row_group_rows"),
         ({"compression_level": 99}, "compression_level"),
+        ({"compression": "lz4", "compression_level": 3}, "compression_level belongs to zstd, lz4 has none"),
         ({"row_groups": 5}, "no option row_groups; it has .*row_group_rows"),
     ],
 )

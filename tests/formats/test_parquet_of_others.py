@@ -13,7 +13,8 @@ import pytest
 
 import tokenyard
 from tokenyard.errors import ConfigError, DataError, SchemaError
-from tokenyard.formats import parquet, parquet_footer
+from tokenyard.formats import parquet
+from tokenyard.formats.parquet import footer as parquet_footer
 
 TOKENS = [[1, 2, 3], [], [120], [5, 6]]
 
@@ -267,6 +268,14 @@ def test_partition_folders_are_refused_unless_the_fields_are_chosen(tmp_path: Pa
     with pytest.raises(DataError, match=r"partitioned by lang: .*would be lost.*fields"):
         open_(tmp_path / "data")
     assert tokens_of(open_(tmp_path / "data", fields=[])) == [[1], [2]]
+
+
+def test_a_delta_table_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "data/part-0.parquet", {"tokens": [[1]]})
+    (tmp_path / "data/_delta_log").mkdir()
+    (tmp_path / "data/_delta_log/00000000000000000000.json").write_text("{}")
+    with pytest.raises(DataError, match="a Delta table, whose log says which of its files and rows still count"):
+        open_(tmp_path / "data")
 
 
 # ---- damaged ----

@@ -10,7 +10,7 @@ import pytest
 
 from tests.formats.tar_by_hand import make, npy
 from tokenyard.errors import DataError
-from tokenyard.formats import tar
+from tokenyard.formats.webdataset import tar
 
 
 def walk(data: bytes) -> list[tar.Member]:

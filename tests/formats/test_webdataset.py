@@ -15,9 +15,10 @@ import pytest
 from tokenyard import Corpus, CorpusWriter, Schema, open_corpus
 from tokenyard.digest import digest_of
 from tokenyard.errors import ConfigError, SchemaError
-from tokenyard.formats import tar, tar_encode, webdataset
-from tokenyard.formats.npy_header import read_header, write_header
-from tokenyard.formats.webdataset import FORMAT
+from tokenyard.formats import webdataset
+from tokenyard.formats.npy.header import read_header, write_header
+from tokenyard.formats.webdataset import FORMAT, tar
+from tokenyard.formats.webdataset import encoding as tar_encode
 from tokenyard.rows import RowBatch
 from tokenyard.storage import Folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -36,9 +37,18 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (jobs.tokenize, jobs.pack, jobs.convert, jobs.index):
-    app.command()(command)
-for command in (inspect.verify, inspect.info, inspect.peek, inspect.formats, inspect.schema):
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    jobs.tokenize,
+    jobs.pack,
+    jobs.convert,
+    jobs.index,
+    inspect.verify,
+    inspect.info,
+    inspect.peek,
+    inspect.formats,
+    inspect.schema,
+)
+for command in _COMMANDS:
     app.command()(command)
 
 

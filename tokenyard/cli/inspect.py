@@ -164,7 +164,7 @@ def schema(
 def _decoder(name: str) -> Any:
     from tokenyard.converters.engines import load_tokenizer
 
-    return load_tokenizer(name).decode
+    return load_tokenizer(name).tokenizer.decode
 
 
 def _marked(ids: list[int], decode: Any) -> Text:

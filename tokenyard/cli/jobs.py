@@ -95,6 +95,7 @@ def tokenize(
 def index(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A corpus that others made.")],
     read: Read = None,
+    force: Annotated[bool, typer.Option("--force", help="Index again what is indexed.")] = False,
     json: Json = False,
 ) -> None:
     """Index a corpus that others made, once, so that it opens at once everywhere.
@@ -103,8 +104,16 @@ def index(
     """
     from tokenyard.corpus.indexing import index_corpus
 
-    report = index_corpus(path, **parse_options(read))
-    _tell("indexed", report.to_dict(), json)
+    manifest = index_corpus(path, force=force, **parse_options(read))
+    report = {
+        "path": path,
+        "format": manifest.format,
+        "rows": manifest.num_rows,
+        "tokens": manifest.num_tokens,
+        "shards": len(manifest.shards),
+        "digest": manifest.digests.tokens if manifest.digests else None,
+    }
+    _tell("indexed", report, json)
 
 
 def convert(

@@ -8,8 +8,24 @@ from functools import lru_cache
 
 import numpy as np
 
-from tokenyard.converters.engines import Encoded, Engine, EngineName, SpecialText, TokenizerSpec, build_engine
-from tokenyard.converters.text import Document
+from tokenyard.converters.engines import (
+    CutRule,
+    Encoded,
+    Engine,
+    EngineName,
+    NoCutRule,
+    SpecialText,
+    SpecialTextFinder,
+    TokenizerSpec,
+    Uncuttable,
+    build_engine,
+    build_truth,
+    cut_document,
+    derive_cut_rule,
+    encode_parts,
+    find_disagreement,
+)
+from tokenyard.converters.text import BadRecord, Document
 from tokenyard.errors import VerificationError
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
@@ -30,28 +46,51 @@ class Encoding:
     prove_share: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class CutDocument:
+    """A document and the parts it is encoded in; a short one is its own only part."""
+
+    document: Document
+    parts: tuple[str, ...]
+
+
+def cut(encoding: Encoding, document: Document) -> CutDocument | BadRecord:
+    """Cut a long document where a cut is proven not to change its ids; a bad record where there is no such place."""
+    parts = cut_document(document.text, _cut_rule(encoding))
+    if isinstance(parts, Uncuttable):
+        return BadRecord(kind="too_long", place=document.place, message=parts.message)
+    return CutDocument(document=document, parts=parts)
+
+
 def encode_documents(
-    encoding: Encoding, documents: Iterable[Document], schema: Schema, counts: dict[str, int]
+    encoding: Encoding, documents: Iterable[CutDocument], schema: Schema, counts: dict[str, int]
 ) -> Iterator[RowBatch]:
     """Yield the documents as rows, in order, and add to ``counts`` what was found and proven.
 
     Raises VerificationError with the document's place when the engine's ids are not those of transformers.
     """
     engine = _engine(encoding, encoding.engine)
+    special = SpecialTextFinder(encoding.spec)
     prover = _Prover(encoding)
     for batch in _batches(documents):
-        texts = [d.text for d in batch]
-        encoded = engine.encode_batch(texts)
+        encoded = encode_parts(engine, [d.parts for d in batch])
         prover.prove(batch, encoded, counts)
-        _count_special_text(encoding.spec, texts, counts)
+        for document in batch:
+            for token, count in special.count(document.document.text).items():
+                counts[f"special:{token}"] = counts.get(f"special:{token}", 0) + count
         tokens, offsets = _with_marks(encoding, encoded)
-        fields = {n: Column.from_values(n, t, [d.fields[n] for d in batch]) for n, t in schema.fields.items()}
+        fields = {n: Column.from_values(n, t, [d.document.fields[n] for d in batch]) for n, t in schema.fields.items()}
         yield RowBatch(tokens=tokens, offsets=offsets, fields=fields)
 
 
 @lru_cache(maxsize=2)
 def _engine(encoding: Encoding, name: EngineName) -> Engine:
     return build_engine(name, encoding.spec, encoding.special_text)
+
+
+@lru_cache(maxsize=1)
+def _cut_rule(encoding: Encoding) -> CutRule | NoCutRule:
+    return derive_cut_rule(encoding.spec, build_truth(encoding.spec, encoding.special_text))
 
 
 class _Prover:
@@ -63,28 +102,36 @@ class _Prover:
         self._engine_name = encoding.engine
         self._seen = 0
 
-    def prove(self, batch: list[Document], encoded: Encoded, counts: dict[str, int]) -> None:
+    def prove(self, batch: list[CutDocument], encoded: Encoded, counts: dict[str, int]) -> None:
         first = -self._seen % self._every if self._every else 0
         self._seen += len(batch)
         if self._truth is None:
             return
-        chosen = range(first, len(batch), self._every)
-        found = encoded.split()
-        for i, ids in zip(chosen, self._truth.encode_batch([batch[i].text for i in chosen]).split(), strict=True):
-            if not np.array_equal(ids, found[i]):
-                raise VerificationError(
-                    f"{batch[i].place}: {self._engine_name} gives other ids than transformers "
-                    f"({_difference(found[i], ids)}); run again with engine=transformers (--engine transformers)"
-                )
+        chosen = np.arange(first, len(batch), self._every)
+        some = _take(encoded, chosen)
+        found = find_disagreement(some, self._engine_name, self._truth, [batch[i].parts for i in chosen])
+        if found is not None:
+            number, disagreement = found
+            raise VerificationError(
+                f"{batch[chosen[number]].document.place}: {disagreement}; run again with engine=transformers "
+                "(--engine transformers)"
+            )
         counts["proven"] = counts.get("proven", 0) + len(chosen)
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
+def _take(encoded: Encoded, chosen: Array) -> Encoded:
+    """The ids of some of the documents."""
+    parts = encoded.split()
+    ids = np.concatenate([parts[i] for i in chosen]) if len(chosen) else encoded.ids[:0]
+    return Encoded(ids=ids, lengths=encoded.lengths[chosen])
+
+
+def _batches(documents: Iterable[CutDocument]) -> Iterator[list[CutDocument]]:
+    batch: list[CutDocument] = []
     characters = 0
     for document in documents:
         batch.append(document)
-        characters += len(document.text)
+        characters += len(document.document.text)
         if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
             yield batch
             batch, characters = [], 0
@@ -109,20 +156,3 @@ def _with_marks(encoding: Encoding, encoded: Encoded) -> tuple[Array, Offsets]:
     order = np.argsort(np.concatenate([2 * np.arange(len(p)) + n for n, p in enumerate(places)]), kind="stable")
     tokens = np.insert(tokens, np.concatenate(places)[order], np.concatenate(marks)[order])
     return tokens, offsets + len(places) * np.arange(len(offsets))
-
-
-def _count_special_text(spec: TokenizerSpec, texts: list[str], counts: dict[str, int]) -> None:
-    """Count the documents in which the text of a special token stands."""
-    whole = "\0".join(texts)
-    for token in spec.special_tokens:
-        if token in whole:
-            found = sum(token in text for text in texts)
-            if found:
-                counts[f"special:{token}"] = counts.get(f"special:{token}", 0) + found
-
-
-def _difference(found: Array, wanted: Array) -> str:
-    shared = min(len(found), len(wanted))
-    different = np.flatnonzero(found[:shared] != wanted[:shared])
-    at = int(different[0]) if len(different) else shared
-    return f"from token {at} on: {found[at : at + 5].tolist()} against {wanted[at : at + 5].tolist()}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tokenyard.converters.encoding import Encoding, encode_documents
+from tokenyard.converters.encoding import CutDocument, Encoding, cut, encode_documents
 from tokenyard.converters.engines import EngineName, SpecialText, TokenizerSpec, choose_engine, load_tokenizer
 from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import (
@@ -21,7 +21,7 @@ from tokenyard.converters.job import (
     total_counts,
     write_shards,
 )
-from tokenyard.converters.text import BadRecord, Document, Split, TextOptions, group_splits, plan_texts, read_split
+from tokenyard.converters.text import BadRecord, Split, TextOptions, group_splits, plan_texts, read_split
 from tokenyard.corpus import destination, publish_manifest
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.registry import get_format
@@ -195,8 +195,8 @@ def _check_marks(spec: TokenizerSpec, add_eos: bool, add_bos: bool) -> None:
     for wanted, id, name in ((add_eos, spec.eos_id, "eos"), (add_bos, spec.bos_id, "bos")):
         if wanted and id is None:
             raise ConfigError(
-                f"{spec.name}: this tokenizer names no {name.upper()} token; give {name}_token (--{name}-token), or turn "
-                f"add_{name} off (--no-{name})"
+                f"{spec.name}: this tokenizer names no {name.upper()} token; give {name}_token (--{name}-token), or "
+                f"turn add_{name} off (--no-{name})"
             )
 
 
@@ -224,10 +224,11 @@ def _tokenize_splits(job: _Tokenizing, task: tuple[int, tuple[Split, ...]]) -> T
     return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts)
 
 
-def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[Document]:
+def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[CutDocument]:
     for split in splits:
-        for record in read_split(split, job.texts):
-            if isinstance(record, Document):
+        for found in read_split(split, job.texts):
+            record = found if isinstance(found, BadRecord) else cut(job.encoding, found)
+            if isinstance(record, CutDocument):
                 yield record
                 continue
             if job.on_bad_record == "error":
@@ -263,7 +264,7 @@ def _special_text_notes(counts: Mapping[str, int], special_text: SpecialText) ->
     if not found:
         return []
     became = "that token's id" if special_text == "encode" else "plain text"
-    listed = ", ".join(f"{text} in {count} documents" for text, count in found.items())
+    listed = ", ".join(f"{text} {count} times" for text, count in found.items())
     return [
         f"text of special tokens inside documents ({listed}) was encoded as {became} (special_text: {special_text})"
     ]

@@ -130,7 +130,7 @@ class Corpus:
         return self._token_starts
 
     def shard_offsets(self, shard: int) -> Offsets:
-        """int64[rows + 1]: the token at which each of its rows begins, counted from its first, and their end."""
+        """int64[rows + 1]: the token at which each row of a shard begins, counted in the shard, and their end."""
         return self._reader(shard).index.offsets
 
     # ---- rows ----

@@ -75,7 +75,8 @@ class ShardRoller:
                 if not self._pending and fitting == start:
                     raise SchemaError(
                         f"row {self._num_rows + start}: {int(ends[start]) - done} bytes, but a file of format "
-                        f"{self._format.name} holds {self._format.max_file_bytes}; cut the row, or choose another format"
+                        f"{self._format.name} holds {self._format.max_file_bytes}; cut the row, or choose another "
+                        "format"
                     )
                 return fitting, True
         return min(stop, len(ends)), stop <= len(ends)

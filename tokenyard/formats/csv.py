@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenyard.errors import DataError
-from tokenyard.formats.arrow import binary_array
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
-from tokenyard.formats.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.foreign import Place, choose_fields, find_tokens, refuse_options
-from tokenyard.formats.numbers import format_numbers, join_lists, parse_lists
-from tokenyard.formats.text import Fields, Lines, TextFormat, first_byte, refuse_compressed
+from tokenyard.formats.shared.arrow import binary_array
+from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
+from tokenyard.formats.shared.foreign import Place, choose_fields, find_tokens, refuse_options
+from tokenyard.formats.shared.numbers import format_numbers, join_lists, parse_lists
+from tokenyard.formats.shared.text import MAX_ROW_BYTES, Fields, Lines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
@@ -67,15 +67,18 @@ class Csv(TextFormat):
     def records(self, lines: Lines, meta: Mapping[str, Any], where: str) -> Lines:
         """Lines put together while a quote is open. Blank lines are nothing, but in a table of one column a riddle."""
         held: list[bytes] = []
-        first, is_open = 0, False
+        first, size, is_open = 0, 0, False
         for number, line in lines:
             if not held:
                 first = number
             held.append(line.removesuffix(b"\n"))
+            size += len(line)
             is_open ^= line.count(b'"') % 2 == 1
-            if is_open:
+            if is_open and size < MAX_ROW_BYTES:
                 continue
-            record, held = b"\n".join(held).removesuffix(b"\r"), []
+            if is_open:
+                break
+            record, held, size = b"\n".join(held).removesuffix(b"\r"), [], 0
             if record:
                 yield first, record
             elif len(meta["columns"]) == 1:

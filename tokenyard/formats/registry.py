@@ -73,11 +73,13 @@ def _plugins() -> dict[str, str]:
 def _load(name: str, target: str) -> Format:
     module, _, attribute = target.partition(":")
     try:
-        format = getattr(import_module(module), attribute)
+        loaded = import_module(module)
     except ImportError as e:
         raise MissingDependencyError(
             f"format {name!r} can't be loaded from {target}: {e}; install what it needs"
         ) from e
+    try:
+        format = getattr(loaded, attribute)
     except AttributeError as e:
         raise ConfigError(f"format {name!r}: its entry point {target} does not exist ({e})") from e
     if not isinstance(format, Format) or format.name != name:

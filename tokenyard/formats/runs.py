@@ -1,10 +1,12 @@
-"""Runs of bytes at given positions of one buffer: taken out, or put in.
+"""Runs of bytes in one buffer, taken out or put together many at once, at any alignment and without Python a run.
 
-Runs of one length are items of a single void array of stride one over the buffer, so any number of them is one numpy
-call at any alignment; runs of other lengths are slices of a memory view. Callers have checked that all lie inside.
+Runs of one length are items of a void array of stride one over the buffer, or columns of a table. Runs of other lengths
+are values of an Arrow binary array, whose ``take`` copies them in C at some tens of nanoseconds each.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,57 +14,65 @@ from numpy.typing import NDArray
 from tokenyard.rows import Array, Offsets
 
 Bytes = NDArray[np.uint8]
-#: Longer runs are as fast by slices.
+#: Longer runs are as fast one by one.
 _MAX_ITEM_BYTES = 1 << 15
+#: Below this, slices cost less than calling Arrow.
+_FEW = 64
 
 
 def take(buffer: Bytes, starts: Offsets, sizes: Offsets) -> Bytes:
-    """The runs of ``sizes[i]`` bytes from ``starts[i]`` on, one after another."""
-    if not len(starts):
-        return np.empty(0, np.uint8)
-    size = int(sizes[0])
-    if bool((sizes == size).all()):
-        if size == 0:
-            return np.empty(0, np.uint8)
-        if size <= _MAX_ITEM_BYTES:
-            return take_equal(buffer, starts, size).reshape(-1)
+    """The runs of ``sizes[i]`` bytes from ``starts[i]`` on, one after another; the caller knows that all lie inside."""
+    if len(sizes) and bool((sizes == sizes[0]).all()) and int(sizes[0]) <= _MAX_ITEM_BYTES:
+        return take_equal(buffer, starts, int(sizes[0])).reshape(-1)
+    some = sizes > 0
+    if not some.all():
+        starts, sizes = starts[some], sizes[some]
+    ends = starts + sizes
+    if len(starts) > _FEW and bool((starts[1:] >= ends[:-1]).all()):
+        # Every other value is a run, those between are the gaps.
+        bounds = np.stack([starts, ends], axis=1).reshape(-1)
+        return _take_values(buffer, bounds, np.arange(0, len(bounds), 2), int(sizes.sum()))
     view = buffer.data
-    slices = [view[a:b] for a, b in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return np.frombuffer(b"".join(slices), np.uint8)
+    return np.frombuffer(b"".join([view[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]), np.uint8)
 
 
 def take_equal(buffer: Bytes, starts: Offsets, size: int) -> Bytes:
-    """uint8[n, size]: the runs of ``size`` bytes (at least one) from each of ``starts`` on."""
-    if not len(starts):
-        return np.empty((0, size), np.uint8)
-    return _items(buffer, size)[starts].view(np.uint8).reshape(len(starts), size)
+    """uint8[n, size]: the runs of ``size`` bytes from each of ``starts`` on."""
+    if not len(starts) or not size:
+        return np.empty((len(starts), size), np.uint8)
+    items: Array = np.ndarray((len(buffer) - size + 1,), f"|V{size}", buffer, 0, (1,))
+    return items[starts].view(np.uint8).reshape(len(starts), size)
 
 
-def put(buffer: Bytes, starts: Offsets, sizes: Offsets, values: Array) -> None:
-    """Write ``values``, whose bytes are the runs one after another, to where each begins in ``buffer``."""
-    if not len(starts):
+def interleave(parts: Sequence[tuple[Array, Offsets]], out: Bytes) -> None:
+    """Fill ``out``: row by row the first part's bytes, then the second's, and so on.
+
+    A part is its bytes flat (any dtype) and int64[rows], how many of them belong to each row.
+    """
+    flats = [np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values, _ in parts]
+    num_rows = len(parts[0][1])
+    if not num_rows:
         return
-    flat = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
-    size = int(sizes[0])
-    if bool((sizes == size).all()) and size <= _MAX_ITEM_BYTES:
-        if size:
-            put_equal(buffer, starts, flat.reshape(len(starts), size))
+    widths = [int(sizes[0]) for _, sizes in parts]
+    if all(bool((sizes == width).all()) for (_, sizes), width in zip(parts, widths, strict=True)):
+        table = out.reshape(num_rows, sum(widths))
+        column = 0
+        for flat, width in zip(flats, widths, strict=True):
+            table[:, column : column + width] = flat.reshape(num_rows, width)
+            column += width
         return
-    target, source = buffer.data, flat.data
-    ends = np.cumsum(sizes)
-    runs = zip(starts.tolist(), sizes.tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True)
-    for start, length, a, b in runs:
-        target[start : start + length] = source[a:b]
+    ends = np.cumsum(np.concatenate([sizes for _, sizes in parts]))
+    order = np.arange(len(ends)).reshape(len(parts), num_rows).T.reshape(-1)
+    out[:] = _take_values(np.concatenate(flats), np.concatenate([[0], ends]), order, len(out))
 
 
-def put_equal(buffer: Bytes, starts: Offsets, values: Array) -> None:
-    """Write each line of ``values`` (two-dimensional, any dtype) to where it begins in ``buffer``."""
-    if not len(starts):
-        return
-    lines = np.ascontiguousarray(values).view(np.uint8)
-    size = lines.shape[1]
-    _items(buffer, size)[starts] = lines.view(f"|V{size}").reshape(-1)
+def _take_values(buffer: Bytes, bounds: Offsets, order: Offsets, size: int) -> Bytes:
+    """The values of a binary array with these ``bounds``, in this order; ``size`` bytes in all."""
+    import pyarrow as pa
 
-
-def _items(buffer: Bytes, size: int) -> Array:
-    return np.ndarray((len(buffer) - size + 1,), f"|V{size}", buffer, 0, (1,))
+    if not size:
+        return np.empty(0, np.uint8)
+    bounds = np.ascontiguousarray(bounds, np.int64)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
+    values = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers).take(pa.array(order))
+    return np.frombuffer(values.buffers()[2], np.uint8, size)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokenyard.corpus import Corpus, open_corpus
@@ -143,7 +143,7 @@ class RoundTrips(SuiteBase):
         numbers = itertools.count()
 
         @given(corpus=corpora(), shard_bytes=st.sampled_from([1, 100, 1 << 20]))
-        @settings(deadline=None)
+        @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
         def check(corpus: tuple[Schema, RowBatch], shard_bytes: int) -> None:
             schema, rows = corpus
             path = tmp_path / str(next(numbers))

@@ -1,0 +1,98 @@
+"""From what the user names (files, folders, globs, lists of them) to an ordered list of paths.
+
+A list keeps its order. Inside a folder, and among what a glob matches, paths are sorted by their parts, character by
+character. Names with a dot in front are passed over, unless listed. A folder holds all that is below it; links to
+folders are not followed. A folder with an MDS `index.json` stands for that data set.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import PurePath
+
+from tokenyard.converters.text.mds_index import is_mds_index
+from tokenyard.errors import ConfigError, StorageError
+
+INDEX = "index.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPath:
+    """A file, or an MDS index, found among the inputs. `listed`: named by the user, not found in a folder or glob."""
+
+    path: str
+    listed: bool
+    mds: bool = False
+
+
+def expand_inputs(inputs: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[InputPath]:
+    """Return every file that the inputs name, in order.
+
+    StorageError when one names nothing, ConfigError when a file comes twice or an input is a URL.
+    """
+    named = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    found: list[InputPath] = []
+    for item in named:
+        name = os.fspath(item)
+        here = list(_expand(name))
+        if not here:
+            raise StorageError(
+                f"{name}: no files; expected a file, a folder with files in it, or a glob that matches some"
+            )
+        found += here
+    _refuse_repeats(found)
+    return found
+
+
+def _expand(name: str) -> Iterator[InputPath]:
+    if "://" in name:
+        raise ConfigError(f"{name}: texts are read from local files only; copy them here first")
+    if os.path.isdir(name):
+        yield from _folder(name)
+    elif os.path.exists(name):
+        yield InputPath(path=name, listed=True, mds=_is_index(name))
+    elif has_magic(name):
+        yield from _glob(name)
+    else:
+        raise StorageError(f"{name}: no such file or folder")
+
+
+def _glob(pattern: str) -> list[InputPath]:
+    """Return the files that match, and those in folders that match, each once: `**` matches both."""
+    found: dict[str, InputPath] = {}
+    for match in glob(pattern, recursive=True):
+        if os.path.isdir(match):
+            found |= {item.path: item for item in _folder(match)}
+        else:
+            found[match] = InputPath(path=match, listed=False, mds=_is_index(match))
+    return [found[path] for path in _sorted(found)]
+
+
+def _folder(folder: str) -> Iterator[InputPath]:
+    if _is_index(os.path.join(folder, INDEX)):
+        yield InputPath(path=os.path.join(folder, INDEX), listed=False, mds=True)
+        return
+    for name in _sorted(name for name in os.listdir(folder) if not name.startswith(".")):
+        path = os.path.join(folder, name)
+        if not os.path.isdir(path):
+            yield InputPath(path=path, listed=False)
+        elif not os.path.islink(path):
+            yield from _folder(path)
+
+
+def _is_index(path: str) -> bool:
+    return os.path.basename(path) == INDEX and os.path.isfile(path) and is_mds_index(path)
+
+
+def _sorted(paths: Iterable[str]) -> list[str]:
+    return sorted(paths, key=lambda path: PurePath(path).parts)
+
+
+def _refuse_repeats(found: list[InputPath]) -> None:
+    seen: set[str] = set()
+    for item in found:
+        path = os.path.abspath(item.path)
+        if path in seen:
+            raise ConfigError(f"{item.path}: named by more than one input; its documents would be taken twice")
+        seen.add(path)

@@ -1,0 +1,117 @@
+r"""Lines out of bytes, with bounded memory.
+
+A line ends with \n, \r\n or \r, and nothing else. All three are safe in JSONL, where strings hold them escaped.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from tokenyard.converters.text.compression import ByteStream, open_raw, open_stream
+from tokenyard.converters.text.document import BadRecord, Place
+from tokenyard.converters.text.options import TextOptions
+from tokenyard.converters.text.split import SourceFile, Split
+
+_CHUNK = 1 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+def plan_lines(file: SourceFile, options: TextOptions) -> Iterator[Split]:
+    r"""Cut a plain file after the first \n past every `split_bytes`; a compressed one is one split."""
+    if file.compression != "none":
+        yield file.whole()
+        return
+    start = 0
+    with open_raw(file.path) as raw:
+        while start < file.num_bytes:
+            stop = _next_line(raw, min(start + options.split_bytes, file.num_bytes), file.num_bytes)
+            yield file.part(start, stop, stop - start)
+            start = stop
+
+
+def _next_line(file: BinaryIO, position: int, end: int) -> int:
+    r"""Return the first start of a line at or past `position`, by \n alone; `end` when there is none."""
+    position -= 1
+    file.seek(position)
+    while chunk := file.read(_CHUNK):
+        at = chunk.find(b"\n")
+        if at >= 0:
+            return position + at + 1
+        position += len(chunk)
+    return end
+
+
+def read_lines(
+    split: Split, options: TextOptions, *, keep_ends: bool = False
+) -> Iterator[tuple[Place, bytes] | BadRecord]:
+    """Yield each line with its place, without the file's byte-order mark, and without its end unless asked.
+
+    A line above `max_document_bytes` is a BadRecord and is never in memory whole.
+    """
+    limit = options.max_document_bytes
+    for number, (byte, line) in enumerate(_split_lines(_chunks(split), split.start, limit), 1):
+        place = Place(path=split.path, unit="line", number=number, origin=split.start, byte=byte)
+        if isinstance(line, int):
+            message = f"a line of {line} bytes, above max_document_bytes = {limit}"
+            yield BadRecord(kind="too_long", place=place, message=message)
+            continue
+        if byte == 0:
+            line = line.removeprefix(BOM)
+        yield place, line if keep_ends else line.rstrip(b"\r\n")
+
+
+def line_in_file(place: Place) -> int:
+    """Return the line's number in its file, from 1, by counting the lines in front of the split."""
+    before = 0
+    if place.origin:
+        with open_raw(place.path) as file:
+            chunks = _limited(file, place.origin)
+            before = sum(1 for _ in _split_lines(chunks, 0, place.origin))
+    return before + place.number
+
+
+def _chunks(split: Split) -> Iterator[bytes]:
+    with open_stream(split) as stream:
+        if split.compression == "none":
+            cast(BinaryIO, stream).seek(split.start)
+            yield from _limited(stream, split.stop - split.start)
+        else:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+
+
+def _limited(stream: ByteStream, size: int) -> Iterator[bytes]:
+    while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
+        size -= len(chunk)
+        yield chunk
+
+
+def _split_lines(chunks: Iterator[bytes], offset: int, limit: int) -> Iterator[tuple[int, bytes | int]]:
+    """Yield (byte, line with its end); a line above `limit` as its length in bytes, without its end."""
+    parts: list[bytes] = []
+    size = 0  # of the line so far; `parts` holds it while it stays within the limit
+    for chunk in _whole_ends(chunks):
+        for piece in chunk.splitlines(keepends=True):
+            size += len(piece)
+            ended = piece[-1] in b"\r\n"
+            end = (2 if piece[-2:] == b"\r\n" else 1) if ended else 0
+            if size - end > limit:
+                parts.clear()
+            else:
+                parts.append(piece)
+            if ended:
+                yield offset, (b"".join(parts) if parts else size - end)
+                offset += size
+                parts, size = [], 0
+    if size:
+        yield offset, (b"".join(parts) if parts else size)
+
+
+def _whole_ends(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    r"""Yield the chunks with a \r\n that two of them share put into one."""
+    held = b""
+    for chunk in chunks:
+        joined = held + chunk if held else chunk
+        held = joined[-1:] if joined.endswith(b"\r") else b""
+        yield joined[:-1] if held else joined
+    if held:
+        yield held

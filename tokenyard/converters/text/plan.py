@@ -1,0 +1,102 @@
+"""The plan: which splits there are, in the order of their documents.
+
+It depends on the inputs and the options alone, never on the number of workers.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tokenyard.converters.text.compression import detect_compression, file_head
+from tokenyard.converters.text.inputs import InputPath, expand_inputs
+from tokenyard.converters.text.options import Kind, TextOptions
+from tokenyard.converters.text.sources import KIND_SUFFIXES, SOURCES, named_kind
+from tokenyard.converters.text.split import SourceFile, Split
+from tokenyard.errors import ConfigError, StorageError
+
+Inputs = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+NoteKind = Literal["unknown_kind", "compressed_against_name"]
+
+
+class TextInputWarning(UserWarning):
+    """Something about the inputs that the user should know: a file left out, a name that lies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """One file worth a remark, for the job's report."""
+
+    kind: NoteKind
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPlan:
+    """All splits in order, and what was noted while planning."""
+
+    splits: tuple[Split, ...]
+    notes: tuple[Note, ...]
+
+
+def plan_splits(inputs: Inputs, options: TextOptions) -> tuple[Split, ...]:
+    """Return the splits of all inputs; reading them in order gives all documents in order.
+
+    Warns (TextInputWarning) of files left out because nothing tells their kind, and of names that claim another
+    compression than the bytes. See `plan_texts` for the errors.
+    """
+    plan = plan_texts(inputs, options)
+    for kind in sorted({note.kind for note in plan.notes}):
+        notes = [note for note in plan.notes if note.kind == kind]
+        more = f" (and {len(notes) - 3} more files)" if len(notes) > 3 else ""
+        warnings.warn("; ".join(note.message for note in notes[:3]) + more, TextInputWarning, stacklevel=2)
+    return plan.splits
+
+
+def plan_texts(inputs: Inputs, options: TextOptions) -> TextPlan:
+    """Return the plan without warning.
+
+    StorageError for inputs that name no file, ConfigError for a listed file of unknown kind, and for folders and globs
+    without a single file of a known one; DataError for files that their kind can't be planned from.
+    """
+    splits: list[Split] = []
+    notes: list[Note] = []
+    num_files = 0
+    for item in expand_inputs(inputs):
+        file, note = _identify(item, options)
+        if note is not None:
+            notes.append(note)
+        if file is not None:
+            num_files += 1
+            splits += SOURCES[file.kind].plan(file, options)
+    if not num_files:
+        raise ConfigError(f"no file of a known kind among {len(notes)}: {notes[0].message}")
+    return TextPlan(splits=tuple(splits), notes=tuple(notes))
+
+
+def _identify(item: InputPath, options: TextOptions) -> tuple[SourceFile | None, Note | None]:
+    path = item.path
+    named, claimed = named_kind(path)
+    kind: Kind | None = "mds" if item.mds else named
+    if options.kind != "auto" and not (item.mds and options.kind == "mds"):
+        kind = options.kind
+    if kind == "mds" and not item.mds:
+        raise ConfigError(f"{path}: expected an MDS folder or its index.json")
+    if kind is None:
+        known = ", ".join(KIND_SUFFIXES)
+        message = f"{path}: nothing tells its kind; known are {known}, each also compressed; or set `kind`"
+        if item.listed:
+            raise ConfigError(message)
+        return None, Note(kind="unknown_kind", path=path, message=f"left out {message}")
+    try:
+        num_bytes = os.stat(path).st_size
+    except OSError as error:
+        raise StorageError(f"{path}: can't be read: {error.strerror}") from error
+    compression = "none" if kind == "mds" else detect_compression(file_head(path), path)
+    file = SourceFile(path=path, kind=kind, compression=compression, num_bytes=num_bytes)
+    if compression == claimed or not num_bytes:
+        return file, None
+    message = f"{path}: the name says compression {claimed}, the bytes say {compression}; read by its bytes"
+    return file, Note(kind="compressed_against_name", path=path, message=message)

@@ -1,0 +1,243 @@
+"""NPY: each shard one flat array of tokens that ``np.load(shard, mmap_mode="r")`` opens; row offsets lie in the index.
+
+Extra fields are arrays beside it, ``<shard>.<field>.npy``: one item a row for scalars, all items flat for lists, raw
+UTF-8 for text.
+
+Other people's files: format versions 1 to 3, any integer dtype and byte order, C and Fortran order, and bare ids
+without a header where ``token_dtype`` names their type. A two-dimensional array is one row a line; a one-dimensional
+one is one row, or is cut by ``split``. Files follow each other in natural order, ``tokens_2.npy`` before
+``tokens_10.npy``. Objects are never unpickled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from tokenyard.errors import ConfigError, DataError
+from tokenyard.formats.base import (
+    Discovered,
+    Format,
+    FormatOptions,
+    ReadOptions,
+    ShardReader,
+    ShardSource,
+    Split,
+    WrittenShard,
+)
+from tokenyard.formats.extents import Extents
+from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.npy.file import read_header
+from tokenyard.manifest import FileInfo, ShardInfo
+from tokenyard.rows import Array, Column, Offsets, RowBatch
+from tokenyard.schema import FieldType, Schema
+from tokenyard.storage import Folder
+
+#: A row of other people's tokens that has more bytes can be trained on, but not converted.
+_MAX_ROW_BYTES = 1 << 31
+_SCAN_TOKENS = 1 << 24
+#: A field's array, beside the shard that it belongs to.
+_FIELD_FILE = re.compile(r"(.*[0-9])\.[A-Za-z_][A-Za-z0-9_-]*\.npy")
+
+
+class Npy(Format):
+    """See the module."""
+
+    name = "npy"
+    suffix = ".npy"
+    summary = "flat arrays; the fastest to read, by anything that has numpy"
+
+    def write_shard(
+        self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
+    ) -> WrittenShard:
+        """One file of tokens, and one a field."""
+        del options
+        files = [_write(folder, stem + ".npy", [b.tokens for b in batches], np.dtype(schema.token_dtype))]
+        arrays = {"offsets": np.cumsum(np.concatenate([[0], *[b.lengths for b in batches]]), dtype=np.int64)}
+        for name in sorted(schema.fields):
+            column = Column.concat([b.fields[name] for b in batches])
+            files.append(_write(folder, f"{stem}.{name}.npy", [column.values], column.type.dtype))
+            if column.offsets is not None:
+                arrays[f"field:{name}:offsets"] = column.offsets
+            if column.valid is not None and not column.valid.all():
+                arrays[f"field:{name}:null"] = np.flatnonzero(~column.valid)
+        return WrittenShard(files=tuple(files), index=ShardIndex(arrays=arrays))
+
+    def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
+        """Maps nothing yet."""
+        return _Reader(folder, shard, index, schema)
+
+    def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
+        """Any .npy files; each is a shard, unless it is the array of a field beside one."""
+        present = {n for n in names if n.endswith(".npy")}
+        mine = [n for n in names if n in present and not _is_field_file(n, present)]
+        if not mine:
+            return None
+        if options.tokens is not None or options.fields:
+            raise ConfigError(f"{folder.path}: .npy files have no columns; leave out the options 'tokens' and 'fields'")
+        raw = np.dtype(options.token_dtype) if options.token_dtype else None
+        split = options.split.model_dump() if options.split else None
+        shards = []
+        for name in mine:
+            header = read_header(folder, name, raw)
+            if np.dtype(header["dtype"]).kind not in "iu":
+                raise DataError(
+                    f"{folder.at(name)}: holds {np.dtype(header['dtype'])}, but token ids are integers; convert it"
+                )
+            if split and len(header["shape"]) == 2:
+                raise ConfigError(f"{folder.at(name)}: two-dimensional, so its lines are its rows; leave out 'split'")
+            file = FileInfo(name=name, bytes=folder.size(name))
+            shards.append(ShardSource(files=(file,), meta={**header, "split": split}))
+        dtype = np.result_type(*[np.dtype(s.meta["dtype"]).newbyteorder("=") for s in shards])
+        if dtype.kind not in "iu":  # int64 and uint64 together promote to float
+            raise DataError(
+                f"{folder.path}: .npy files of mixed dtypes that no integer type holds together; convert them apart"
+            )
+        return Discovered(schema=Schema(token_dtype=dtype.name), shards=tuple(shards))
+
+    def scan(self, folder: Folder, shard: ShardSource, schema: Schema) -> ShardIndex:
+        """Row offsets from the shape, or from ``split``."""
+        del schema
+        rows, columns = (1, *shard.meta["shape"])[-2:]
+        if shard.meta["split"]:
+            offsets = _split(folder, shard, Split(**shard.meta["split"]))
+        else:
+            offsets = np.arange(rows + 1, dtype=np.int64) * columns
+        return ShardIndex(arrays={"offsets": offsets}, meta=shard.meta)
+
+
+FORMAT = Npy()
+
+
+class _Reader(ShardReader):
+    """``index.meta`` is the header of a file that others made, and empty for ours."""
+
+    def __init__(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
+        super().__init__(str(folder.at(shard.name)), index)
+        if len(shard.files) != 1 + len(schema.fields):
+            raise DataError(f"{self.where}: {len(shard.files)} files for tokens and {len(schema.fields)} fields")
+        self._folder = folder
+        self._schema = schema
+        self._file_of = dict(zip(["tokens", *sorted(schema.fields)], shard.files, strict=True))
+        self._maps: dict[str, tuple[NDArray[np.uint8], int, np.dtype[Any]]] = {}
+
+    def extents(self, block: int, field: str = "tokens") -> Extents:
+        offsets = self._array("offsets" if field == "tokens" else f"field:{field}:offsets")
+        lengths = np.diff(offsets)
+        if field == "tokens" and self.index.meta.get("fortran_order"):
+            tokens = self._lines(0, self.index.num_rows)
+            starts = offsets[:-1] * tokens.itemsize
+            buffer = tokens.view(np.uint8)
+            return Extents(buffer=buffer, starts=starts, lengths=lengths, dtype=tokens.dtype, mapped=False)
+        buffer, data_start, dtype = self._open(field)
+        starts = data_start + offsets[:-1] * dtype.itemsize
+        return Extents(buffer=buffer, starts=starts, lengths=lengths, dtype=dtype, mapped=True).check(self.where)
+
+    def rows(self, start: int, stop: int) -> RowBatch:
+        offsets = self.index.offsets[start : stop + 1]
+        if self.index.meta:
+            self._check_row_bytes(np.diff(offsets))
+        if self.index.meta.get("fortran_order"):
+            lines = self._lines(start, stop)
+            tokens = lines.astype(lines.dtype.newbyteorder("="), copy=False)
+        else:
+            tokens = self._items("tokens", int(offsets[0]), int(offsets[-1]))
+        fields = {n: self._column(n, t, start, stop) for n, t in self._schema.fields.items()}
+        return RowBatch(tokens=tokens, offsets=offsets - offsets[0], fields=fields)
+
+    def _check_row_bytes(self, lengths: Offsets) -> None:
+        size = np.dtype(self.index.meta["dtype"]).itemsize
+        longest = int(lengths.max()) if len(lengths) else 0
+        if longest * size > _MAX_ROW_BYTES:
+            raise DataError(
+                f"{self.where}: a row of {longest} tokens is more than {_MAX_ROW_BYTES} bytes. A one-dimensional array "
+                "is one row unless it is cut on reading: split={'length': N}, or split={'eos': ID} after each document"
+            )
+
+    def _lines(self, start: int, stop: int) -> Array:
+        """Rows of a two-dimensional array in Fortran order, one after another."""
+        buffer, data_start, dtype = self._open("tokens")
+        rows, columns = self.index.meta["shape"]
+        by_column = buffer[data_start : data_start + rows * columns * dtype.itemsize].view(dtype).reshape(columns, rows)
+        return np.ascontiguousarray(by_column[:, start:stop].T).reshape(-1)
+
+    def _column(self, name: str, type: FieldType, start: int, stop: int) -> Column:
+        null = self.index.arrays.get(f"field:{name}:null")
+        valid = None
+        if null is not None:
+            valid = np.ones(stop - start, bool)
+            valid[null[(null >= start) & (null < stop)] - start] = False
+        if not type.has_offsets:
+            return Column(type=type, values=self._items(name, start, stop), valid=valid)
+        offsets = self._array(f"field:{name}:offsets")[start : stop + 1]
+        values = self._items(name, int(offsets[0]), int(offsets[-1]))
+        return Column(type=type, values=values, offsets=offsets - offsets[0], valid=valid)
+
+    def _array(self, name: str) -> Offsets:
+        if name not in self.index.arrays:
+            raise DataError(f"{self.where}: its row index has no {name!r}; restore the corpus")
+        return self.index.arrays[name]
+
+    def _items(self, field: str, start: int, stop: int) -> Array:
+        buffer, data_start, dtype = self._open(field)
+        data = buffer[data_start + start * dtype.itemsize : data_start + stop * dtype.itemsize]
+        if start < 0 or len(data) != (stop - start) * dtype.itemsize:
+            raise DataError(f"{self.where}: no items {start} .. {stop} of {field}; the shard or its index is damaged")
+        return data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
+
+    def _open(self, field: str) -> tuple[NDArray[np.uint8], int, np.dtype[Any]]:
+        if field not in self._maps:
+            file = self._file_of[field]
+            header = self.index.meta if self.index.meta and field == "tokens" else self._own_header(field, file)
+            buffer = self._folder.map(file.name, file.bytes)
+            self._maps[field] = (buffer, int(header["data_start"]), np.dtype(header["dtype"]))
+        return self._maps[field]
+
+    def _own_header(self, field: str, file: FileInfo) -> Mapping[str, Any]:
+        """The header of a file that we wrote, which must be as the manifest and the index promise."""
+        header = read_header(self._folder, file.name)
+        type = self._schema.fields.get(field)
+        dtype = np.dtype(self._schema.token_dtype) if type is None else type.dtype
+        count = self.index.num_tokens if type is None else self.index.num_rows
+        if type is not None and type.has_offsets:
+            count = int(self._array(f"field:{field}:offsets")[-1])
+        found = (np.dtype(header["dtype"]), header["shape"])
+        if found != (dtype, [count]):
+            raise DataError(
+                f"{self._folder.at(file.name)}: holds {found[0]} of shape {tuple(found[1])}, the manifest says {dtype} "
+                f"of shape ({count},); restore the file"
+            )
+        return header
+
+
+def _is_field_file(name: str, present: set[str]) -> bool:
+    found = _FIELD_FILE.fullmatch(name)
+    return found is not None and found[1] + ".npy" in present
+
+
+def _split(folder: Folder, shard: ShardSource, split: Split) -> Offsets:
+    count = shard.meta["shape"][0]
+    if split.length:
+        return np.append(np.arange(0, count, split.length, dtype=np.int64), count)
+    file, start = shard.files[0], shard.meta["data_start"]
+    tokens = folder.map(file.name, file.bytes)[start:].view(np.dtype(shard.meta["dtype"]))
+    ends = [
+        np.flatnonzero(tokens[i : i + _SCAN_TOKENS] == split.eos).astype(np.int64) + (i + 1)
+        for i in range(0, count, _SCAN_TOKENS)
+    ]
+    return np.unique(np.concatenate([[0], *ends, [count]]).astype(np.int64))
+
+
+def _write(folder: Folder, name: str, parts: Sequence[Array], dtype: np.dtype[Any]) -> FileInfo:
+    dtype = dtype.newbyteorder("<")
+    with folder.publish(name) as file:
+        header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": (sum(map(len, parts)),)}
+        npy_format.write_array_header_1_0(file, header)
+        for part in parts:
+            file.write(np.ascontiguousarray(part, dtype))
+    return file.info
