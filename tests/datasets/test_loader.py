@@ -1,5 +1,7 @@
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -171,6 +173,20 @@ def test_a_loop_left_early_leaves_nothing_behind(corpus, engine):
     if shared_memory:
         assert set(os.listdir("/dev/shm")) <= shared_memory
     assert len(ids_of(loader)) == len(loader)
+
+
+@pytest.mark.parametrize("engine", [{"num_threads": 2}, {"num_workers": 1, "persistent_workers": True}])
+def test_a_program_that_ends_in_mid_epoch_ends_at_once_and_in_silence(corpus, tmp_path, engine):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tokenyard\n"
+        f"loader = tokenyard.build_dataloader({settings(corpus, **engine)!r}, 0, 1)\n"
+        "batches = iter(loader)\n"
+        "print(len(next(batches)['input_ids']))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
 
 
 @pytest.mark.parametrize(

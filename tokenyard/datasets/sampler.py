@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.datasets.order import Order, place
-from tokenyard.datasets.partition import LastBatch, Partition, num_steps, step_positions
+from tokenyard.datasets.partition import LastBatch, Partition, StepPositions, num_steps, step_positions
 from tokenyard.errors import ConfigError
+
+#: Samples of a rank that are placed at a time.
+_SAMPLES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,7 @@ class RankSampler:
                 + (", or choose last_batch pad" if num_samples else "")
             )
         self._next_epoch = 0
+        self._steps_at_once = max(1, _SAMPLES_AT_ONCE // partition.rank_batch_size)
         self._latest: tuple[int, int, list[MicroBatch]] | None = None
 
     def __len__(self) -> int:
@@ -79,19 +83,40 @@ class RankSampler:
 
     def micro_batch(self, epoch: int, index: int) -> MicroBatch:
         """Return a micro-batch by its number in an epoch; a pure function, quick where steps are asked for in turn."""
-        step, within = divmod(index, self.partition.num_micro_batches)
+        chunk, within = divmod(index, self._steps_at_once * self.partition.num_micro_batches)
         latest = self._latest
-        if latest is None or latest[:2] != (epoch, step):
-            latest = self._latest = (epoch, step, self._step(epoch, step))
+        if latest is None or latest[:2] != (epoch, chunk):
+            latest = self._latest = (epoch, chunk, self._steps(epoch, chunk * self._steps_at_once))
         return latest[2][within]
 
-    def _step(self, epoch: int, step: int) -> list[MicroBatch]:
-        taken = step_positions(
+    def _steps(self, epoch: int, first: int) -> list[MicroBatch]:
+        """Return the micro-batches of some steps, since placing many samples costs little more than placing few."""
+        num_whole = self.num_samples // self.partition.global_batch_size
+        whole = min(first + self._steps_at_once, num_whole) - first
+        found: list[MicroBatch] = []
+        if whole > 0:
+            taken = self._positions(first)
+            # In each lane a step begins where the one before it ends.
+            moved = np.arange(whole) * (self.partition.global_batch_size // self.order.lanes)
+            positions = taken.positions + moved[:, None, None]
+            found = self._micro_batches(epoch, positions.reshape(-1, self.partition.micro_batch_size), None)
+        if whole < self._steps_at_once and self.num_steps > num_whole:
+            taken = self._positions(num_whole)
+            found += self._micro_batches(epoch, taken.positions, taken.is_padding)
+        return found
+
+    def _positions(self, step: int) -> StepPositions:
+        return step_positions(
             self.partition,
             num_samples=self.num_samples,
             lanes=self.order.lanes,
             last_batch=self.last_batch,
             step=step,
         )
-        ids = place(self.order, self.num_samples, epoch, taken.positions)
-        return [MicroBatch(sample_ids=i, is_padding=p) for i, p in zip(ids, taken.is_padding, strict=True)]
+
+    def _micro_batches(
+        self, epoch: int, positions: NDArray[np.int64], is_padding: NDArray[np.bool_] | None
+    ) -> list[MicroBatch]:
+        ids = place(self.order, self.num_samples, epoch, positions)
+        padding = np.zeros(ids.shape, np.bool_) if is_padding is None else is_padding
+        return [MicroBatch(sample_ids=i, is_padding=p) for i, p in zip(ids, padding, strict=True)]
