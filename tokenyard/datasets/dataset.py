@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.datasets.documents import Documents
-from tokenyard.datasets.memory import MEMORY
 from tokenyard.datasets.row_samples import Rows
 from tokenyard.datasets.samples import IGNORED, Frame, Labels, Mode, Samples, check_options, label_shift
 from tokenyard.datasets.windows import Windows
@@ -173,11 +172,9 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
 def _tensor(values: NDArray[Any], pin_memory: bool, width: int | None = None) -> Tensor:
     """Return int64[n, width], contiguous, with memory of its own: the values [n, w], then what is still to be set."""
     num_samples, known = values.shape
-    shape = (num_samples, known if width is None else width)
-    if pin_memory:
-        tensor = torch.empty(shape, dtype=torch.int64, pin_memory=True)
-    else:
-        tensor = torch.from_numpy(MEMORY.empty(shape))
+    if not pin_memory and width in (None, known):
+        return torch.from_numpy(values.astype(np.int64, order="C"))
+    tensor = torch.empty((num_samples, known if width is None else width), dtype=torch.int64, pin_memory=pin_memory)
     np.copyto(tensor.numpy()[:, :known], values)
     return tensor
 
