@@ -60,7 +60,7 @@ def measure(corpus: tokenyard.Corpus, tokens: np.ndarray, batch: int, repeats: i
     return float(np.median(ours)), float(np.median(numpys))
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure each format and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=24576)
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--formats", nargs="+", default=["npy", "mds", "webdataset"])
     parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     tokens = zipf_tokens(args.rows, SEQ_LEN)
     found = []
     with tempfile.TemporaryDirectory() as folder:

@@ -30,11 +30,11 @@ class Digests:
 
     def differences(self, other: Digests) -> list[str]:
         """What differs from ``other``, in words; empty when the two corpora are equal."""
-        found = [] if self.tokens == other.tokens else [f"tokens: {self.tokens} against {other.tokens}"]
+        found = [] if self.tokens == other.tokens else [f"tokens: {self.tokens} here, {other.tokens} there"]
         for name in sorted({*self.fields, *other.fields}):
             mine, theirs = self.fields.get(name, "absent"), other.fields.get(name, "absent")
             if mine != theirs:
-                found.append(f"field {name!r}: {mine} against {theirs}")
+                found.append(f"field {name!r}: {mine} here, {theirs} there")
         return found
 
 

@@ -26,9 +26,8 @@ class Column:
     """One extra field of k rows.
 
     ``values``: one item a row for scalars; all items flat for lists; raw bytes (uint8, UTF-8 for text) for text and
-    bytes.
-    ``offsets``: int64[k + 1] into ``values`` where rows have lengths of their own, else None.
-    ``valid``: bool[k], or None when no row is null. A null row is zero, or of no length.
+    bytes. ``offsets``: int64[k + 1] into ``values`` where rows have lengths of their own, else None. ``valid``:
+    bool[k], or None when no row is null. A null row is zero, or of no length.
     """
 
     type: FieldType

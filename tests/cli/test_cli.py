@@ -62,7 +62,7 @@ def test_wrong_usage_exits_with_2_and_says_the_way_out(corpus, tmp_path):
     assert "registered are npy" in run("convert", corpus, tmp_path / "x", "--to", "nope", code=2).replace(
         "mds, npy", "npy"
     )
-    assert "missing to" in run("convert", corpus, tmp_path / "x", code=2)
+    assert "missing --to" in run("convert", corpus, tmp_path / "x", code=2)
     assert "expected key=value" in run("convert", corpus, tmp_path / "x", "--to", "mds", "-o", "zstd", code=2)
     assert "no such file or folder" in run("info", tmp_path / "nothing", code=2)
     assert "No such option" in run("info", corpus, "--nope", code=2)
@@ -113,6 +113,8 @@ def test_formats_lists_all_six_with_their_options():
 
 def test_schema_prints_the_json_schema_of_the_yaml(tmp_path):
     assert "global_batch_size" in run("schema")
+    assert "seq_len" in run("schema", "--of", "pack")
+    assert "expected one of train, tokenize" in run("schema", "--of", "nope", code=2)
     run("schema", "-o", tmp_path / "schema.json")
     assert json.loads((tmp_path / "schema.json").read_text())
 

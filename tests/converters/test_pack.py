@@ -69,7 +69,7 @@ def test_a_loss_mask_is_packed_along_with_its_tokens(tmp_path):
     masks = [[1, 0, 1], [0, 0, 0, 1, 1]]
     source = write(tmp_path / "d", [[1, 2, 3], [4, 5, 6, 7, 8]], {"loss_mask": "uint8[]"}, loss_mask=masks)
     for strategy, expected in (("concat", [[1, 0, 1, 0], [0, 0, 1, 1]]), ("best_fit", [[1, 0, 1, 1], [0, 0, 0, 1]])):
-        pack(source, tmp_path / strategy, seq_len=4, strategy=strategy)
+        pack(source, tmp_path / strategy, seq_len=3, strategy=strategy)
         packed = tokenyard.open_corpus(tmp_path / strategy)
         assert [packed.row(i)["loss_mask"].tolist() for i in range(len(packed))] == expected
 
@@ -92,8 +92,8 @@ def test_a_list_field_of_another_length_than_the_tokens_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seq_len": 0}, "seq_len from 1 on"),
-        ({"seq_len": 4, "strategy": "first_fit"}, "strategy concat or best_fit"),
+        ({"seq_len": 0}, "seq_len: expected 1 up to"),
+        ({"seq_len": 4, "strategy": "first_fit"}, "strategy: expected concat or best_fit; found 'first_fit'"),
         ({"seq_len": 4, "pad_token_id": 0}, "concat leaves no gaps"),
         ({"seq_len": 4, "drop_fields": ["nope"]}, "drop_fields names nope"),
         ({"seq_len": 4, "strategy": "best_fit", "pad_token_id": 65536}, "does not fit the token dtype uint16"),
@@ -144,7 +144,7 @@ def test_an_id_that_does_not_fit_is_named_by_its_row_in_the_source(tmp_path):
     np.save(tmp_path / "documents.npy", np.array([[1, 2, 3]] * 2500 + [[-5, 4, 6]], np.int16))
     for strategy in ("concat", "best_fit"):
         with pytest.raises(SchemaError, match="row 2500: token id -5"):
-            pack(tmp_path / "documents.npy", tmp_path / "out", seq_len=4, strategy=strategy)
+            pack(tmp_path / "documents.npy", tmp_path / "out", seq_len=3, strategy=strategy)
 
 
 def tree(folder):

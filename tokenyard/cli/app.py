@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -52,8 +53,14 @@ for command in _COMMANDS:
     app.command()(command)
 
 
+def _end(number: int, _: object) -> None:
+    """Ended from outside: leave by way of the clean-up, as after an interrupt."""
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Run the command line of this process."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         app()
     except TokenyardError as e:

@@ -48,7 +48,7 @@ def verify(
     else:
         said = report.to_dict()
         del said["problems"]
-        print_fields("verified" if report.ok else "NOT WHOLE", said)
+        print_fields("verified" if report.ok else "NOT WHOLE" if report.damaged else "DIFFERENT", said)
         for problem in report.problems:
             console.print(f"- {problem}", markup=False, highlight=False, soft_wrap=True)
     if not report.ok:
@@ -152,21 +152,32 @@ def formats(json: Json = False) -> None:
 
 
 def schema(
+    of: Annotated[str, typer.Option(help="Whose YAML: train, tokenize, pack or convert.")] = "train",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
 ) -> None:
-    """Print the JSON schema of the YAML, for editors.
+    """Print the JSON schema of a YAML file, for editors.
 
-    Example: `tokenyard schema -o tokenyard.schema.json`
+    Example: `tokenyard schema --of tokenize -o tokenize.schema.json`
     """
-    from tokenyard.config import json_schema
+    from tokenyard.config import ConvertConfig, PackConfig, TokenizeConfig, TrainConfig, json_schema
+
+    models: dict[str, Any] = {
+        "train": TrainConfig,
+        "tokenize": TokenizeConfig,
+        "pack": PackConfig,
+        "convert": ConvertConfig,
+    }
+    if of not in models:
+        raise ConfigError(f"--of {of}: expected one of {', '.join(models)}")
+    found = json_schema(models[of])
 
     if output is None:
-        print_json(json_schema())
+        print_json(found)
         return
     import json
 
     try:
-        output.write_text(json.dumps(json_schema(), indent=2) + "\n")
+        output.write_text(json.dumps(found, indent=2) + "\n")
     except OSError as e:
         raise storage_error(e, f"can't write {output}") from e
 

@@ -118,7 +118,7 @@ def index(
 
 def convert(
     src: Annotated[
-        str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a URL.")
+        str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a file:// URL.")
     ] = None,
     dst: Destination = None,
     to: Annotated[str | None, typer.Option("--to", help="The format to write.")] = None,
@@ -149,7 +149,7 @@ def pack(
     dst: Destination = None,
     seq_len: Annotated[int | None, typer.Option(min=1, help="Tokens in each packed row.")] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="concat (cut the stream) or best_fit (split little, pad).")
+        str | None, typer.Option(help="concat (cut the stream; the default) or best_fit (split little, pad).")
     ] = None,
     format: Annotated[str | None, typer.Option(help="The format to write; the source's unless given.")] = None,
     drop_field: Annotated[list[str] | None, typer.Option(help="A field of whole documents to leave out.")] = None,
@@ -200,10 +200,13 @@ def _settings(
     return settings | options
 
 
+_FLAGS = {"to": "--to", "seq_len": "--seq-len", "tokenizer": "--tokenizer"}
+
+
 def _need(settings: dict[str, Any], *names: str) -> None:
-    missing = [n for n in names if settings.get(n) is None]
+    missing = [_FLAGS.get(n, n.upper()) for n in names if settings.get(n) is None]
     if missing:
-        raise ConfigError(f"missing {', '.join(missing)}: give it as an argument or in --config; see --help")
+        raise ConfigError(f"missing {', '.join(missing)}: give it on the command line or in the YAML; see --help")
 
 
 def _tell(title: str, report: dict[str, Any], json: bool) -> None:

@@ -12,7 +12,6 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
 from tokenyard.converters.job import OnProgress, Progress
 from tokenyard.errors import ConfigError
@@ -27,11 +26,12 @@ def print_json(value: Any) -> None:
 
 
 def print_fields(title: str, values: Mapping[str, Any]) -> None:
-    """A two-column table of names and values."""
-    table = Table(title=title, title_justify="left", show_header=False, box=None)
-    for name, value in values.items():
-        table.add_row(name.replace("_", " "), _shown(value))
-    console.print(table, soft_wrap=True)
+    """A title, then a line for each name and value; nothing is cut, so that digests can be copied."""
+    shown = {name.replace("_", " "): _shown(value) for name, value in values.items() if value not in ((), {}, [], None)}
+    width = max(map(len, shown), default=0)
+    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    for name, value in shown.items():
+        console.print(f"  {name:{width}}  {value}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _shown(value: Any) -> str:
@@ -41,6 +41,8 @@ def _shown(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.4g}"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{k}: {v}" for k, v in value.items()) or "-"
     return str(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from tokenyard.rows import Offsets
@@ -11,11 +13,10 @@ def best_fit_decreasing(lengths: Offsets, capacity: int) -> list[list[int]]:
     """Put pieces of ``lengths`` (each 1 .. capacity) into bins: longest first, where the least room is left.
 
     Returns the pieces of each bin in their given order, bins in the order of their first piece. Ties go to the bin
-    opened
-    last, then to the piece given first, so the result depends on the lengths alone.
+    opened last, then to the piece given first, so the result depends on the lengths alone.
     """
     bins: list[list[int]] = []
-    by_room: list[list[int]] = [[] for _ in range(capacity + 1)]
+    by_room: defaultdict[int, list[int]] = defaultdict(list)
     rooms = 0  # bit r is set when some bin has room r
     sizes = lengths.tolist()
     for piece in np.argsort(-lengths, kind="stable").tolist():

@@ -22,7 +22,7 @@ from tokenyard.converters.job import (
     write_shards,
 )
 from tokenyard.corpus import Corpus, destination, open_corpus, publish_manifest
-from tokenyard.digest import Digests
+from tokenyard.digest import Digester, Digests, combine
 from tokenyard.errors import VerificationError
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import Manifest
@@ -68,15 +68,13 @@ def convert(
 ) -> ConvertReport:
     """Write the rows of ``src``, in order and with every field, as a corpus of format ``to`` at ``dst``.
 
-    ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a source
-    that
-    others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written don't depend on
-    ``num_workers``.
+    ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a
+    source that others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written
+    don't depend on ``num_workers``.
 
     Raises VerificationError when the digest of what was written, read back, is not the source's; DataError,
-    SchemaError,
-    ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what was there
-    remains.
+    SchemaError, ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what
+    was there remains.
     """
     begun = time.monotonic()
     source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
@@ -92,7 +90,8 @@ def convert(
         results = run_tasks(_convert_rows, (source, target), tasks, num_workers)
         outputs = collect(results, "tokens", source.num_tokens, on_progress)
         digests = digests_of(target, outputs, num_workers)
-        _check_source(source, digests)
+        read_digests = combine([o.given for o in outputs] or [Digester(schema.fields).finish()])
+        _check_source(source, read_digests)
         manifest = Manifest(
             format=to,
             schema=schema,
@@ -111,7 +110,7 @@ def convert(
         num_tokens=manifest.num_tokens,
         num_shards=len(manifest.shards),
         num_bytes=manifest.num_bytes,
-        source_digest=digests.tokens,
+        source_digest=read_digests.tokens,
         digest=digests.tokens,
         field_digests=dict(digests.fields),
         seconds=time.monotonic() - begun,
@@ -128,8 +127,8 @@ def writable_dtype(token_dtype: str) -> str:
 def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> TaskOutput:
     (source, target), (number, rows) = shared, task
     # ``write_shards`` digests each batch as it was read and compares with what reads back.
-    shards, leaves = write_shards(target, number, source.batches(rows.start, rows.stop), rows.start)
-    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
+    shards, given, leaves = write_shards(target, number, source.batches(rows.start, rows.stop), rows.start)
+    return TaskOutput(shards=shards, given=given, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
 
 
 def _check_source(source: Corpus, read: Digests) -> None:
@@ -137,6 +136,5 @@ def _check_source(source: Corpus, read: Digests) -> None:
     if known is not None and (found := known.differences(read)):
         raise VerificationError(
             f"{source.folder.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
-            f"the source is "
-            "damaged: run 'tokenyard verify' on it. Nothing was published"
+            "the source is damaged: run 'tokenyard verify' on it. Nothing was published"
         )

@@ -7,6 +7,8 @@ once.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -27,8 +29,7 @@ def run_tasks(
     """Yield ``(number of the task, function(shared, task))`` as tasks end, with ``num_workers`` processes.
 
     One worker means this process. The first error stops the job: what has not begun is dropped, what runs is waited
-    for.
-    ``function`` must be importable by name.
+    for. ``function`` must be importable by name.
     """
     if num_workers < 1:
         raise ConfigError(f"num_workers must be 1 or more, not {num_workers}")
@@ -43,8 +44,8 @@ def run_tasks(
     except BrokenProcessPool:
         raise StorageError(
             "a worker process died without an error of its own. Either the system killed it for want of memory: run "
-            "again "
-            "with fewer workers or smaller shards. Or the script that called this does its work at import, which each "
+            "again with fewer workers or smaller shards. Or the script that called this does its work at import, "
+            "which each "
             "worker repeats: put it under if __name__ == '__main__'"
         ) from None
     finally:
@@ -63,6 +64,15 @@ def _collect(pool: ProcessPoolExecutor, tasks: Sequence[Any]) -> Iterator[tuple[
 def _initialize(function: Callable[[Any, Any], Any], shared: Any) -> None:
     global _state
     _state = (function, shared)
+    threading.Thread(target=_end_with_parent, daemon=True, name="tokenyard-parent").start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that made it is gone: killed, it can't tell its workers."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run(task: Any) -> Any:

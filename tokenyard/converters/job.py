@@ -62,12 +62,13 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutput:
-    """What one task wrote: its shards, the digest leaves of its rows as read back, and counts by name.
+    """What one task did: its shards, the digest leaves of the rows it was given and of those read back, counts by name.
 
     ``num_bytes`` are bytes written, or of input read where that is the measure of progress.
     """
 
     shards: tuple[ShardInfo, ...]
+    given: Leaves
     leaves: Leaves
     num_bytes: int
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -85,10 +86,12 @@ class TaskOutput:
 
 def write_shards(
     target: Target, number: int, batches: Iterable[RowBatch], first_row: int = 0
-) -> tuple[tuple[ShardInfo, ...], Leaves]:
+) -> tuple[tuple[ShardInfo, ...], Leaves, Leaves]:
     """Write the rows of task ``number`` as shards, read them back, and prove that they are the same.
 
-    Raises VerificationError that names the shards when they are not, SchemaError that names the row (counted from
+    Returns the shards, and the digest leaves of the rows as given and as read back.
+
+    Raises VerificationError that names the shards when they differ, SchemaError that names the row (counted from
     ``first_row``) when an id doesn't fit.
     """
     given = Digester(target.schema.fields)
@@ -108,7 +111,7 @@ def write_shards(
             f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost "
             f"data, or format {target.format.name} has a defect. Nothing was published"
         )
-    return shards, leaves
+    return shards, leaves, written
 
 
 def read_back(target: Target, shards: Sequence[ShardInfo]) -> Corpus:

@@ -1,9 +1,8 @@
 """Pack documents into rows of one length, keeping each row's document lengths so that boundaries survive.
 
-``concat`` cuts the stream of all tokens every ``seq_len``; what is left at the end is dropped and counted. ``best_fit``
-(best-fit-decreasing, https://arxiv.org/abs/2404.10830) splits only documents longer than a row, puts every piece where
-it
-fits best, and pads. Memory is bounded by a task, about one shard.
+``concat`` cuts the stream of all tokens every ``seq_len``; what is left at the end is dropped and counted.
+``best_fit`` (best-fit-decreasing, https://arxiv.org/abs/2404.10830) splits only documents longer than a row, puts
+every piece where it fits best, and pads. Memory is bounded by a task, about one shard.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from tokenyard.schema import Schema
 
 #: Documents are packed by best_fit in runs of about so many tokens, each by itself.
 _BEST_FIT_TOKENS = 32 << 20
+_MAX_SEQ_LEN = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +82,15 @@ def pack(
 
     List fields of numbers as long as the tokens (such as a loss mask) are packed along; other fields belong to whole
     documents and must be named in ``drop_fields``. ``pad_token_id`` (``best_fit`` only) is the EOS id unless given,
-    else 0.
-    The rows and bytes written don't depend on ``num_workers``.
+    else 0. The rows and bytes written don't depend on ``num_workers``.
 
     Raises ConfigError, SchemaError (a field that can't be packed), DataError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
-    if seq_len < 1 or strategy not in ("concat", "best_fit"):
-        raise ConfigError(
-            f"pack takes seq_len from 1 on and strategy concat or best_fit, not {seq_len!r} and {strategy!r}"
-        )
+    if not 1 <= seq_len <= _MAX_SEQ_LEN:
+        raise ConfigError(f"seq_len: expected 1 up to {_MAX_SEQ_LEN:,}; found {seq_len}")
+    if strategy not in ("concat", "best_fit"):
+        raise ConfigError(f"strategy: expected concat or best_fit; found {strategy!r}")
     source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
     _check_documents(source)
     if pad_token_id is not None and strategy == "concat":
@@ -150,14 +149,12 @@ def _check_documents(source: Corpus) -> None:
     if source.layout.kind == "packed":
         raise ConfigError(
             f"{source.folder.path}: its rows are packed already (seq_len {source.layout.seq_len}), where documents "
-            f"lie in "
-            "parts; pack the corpus of documents that it was made from"
+            "lie in parts; pack the corpus of documents that it was made from"
         )
     if LENGTHS_FIELD in source.schema.fields:
         raise SchemaError(
             f"{source.folder.path}: it has a field {LENGTHS_FIELD!r}, the name that packing gives to the lengths it "
-            f"keeps; "
-            "convert it under another name first"
+            "keeps; convert it under another name first"
         )
 
 
@@ -172,8 +169,7 @@ def _packed_schema(source: Corpus, drop: set[str]) -> Schema:
     if stuck:
         raise SchemaError(
             f"{source.folder.path}: field {stuck[0]!r} ({kept[stuck[0]]}) belongs to a whole document, but a packed "
-            f"row holds parts "
-            f"of several; name it in drop_fields (--drop-field): {', '.join(stuck)}"
+            f"row holds parts of several; name it in drop_fields (--drop-field): {', '.join(stuck)}"
         )
     schema = replace(source.schema, token_dtype=writable_dtype(source.schema.token_dtype))
     return replace(schema, fields={**kept, LENGTHS_FIELD: LENGTHS_TYPE})

@@ -61,9 +61,11 @@ def best_fit_task(job: Packing, task: tuple[int, range]) -> TaskOutput:
 
 
 def _written(job: Packing, number: int, batches: Iterator[RowBatch], first_row: int, padding: int = 0) -> TaskOutput:
-    shards, leaves = write_shards(job.target, number, batches, first_row)
+    shards, given, leaves = write_shards(job.target, number, batches, first_row)
     num_bytes = sum(s.num_bytes for s in shards)
-    return TaskOutput(shards=shards, leaves=leaves, num_bytes=num_bytes, counts={"padding": padding} if padding else {})
+    return TaskOutput(
+        shards=shards, given=given, leaves=leaves, num_bytes=num_bytes, counts={"padding": padding} if padding else {}
+    )
 
 
 def _concat_rows(job: Packing, rows: range) -> RowBatch:
@@ -144,8 +146,7 @@ def _per_token(source: Corpus, name: str, batch: RowBatch) -> Array:
 def _not_per_token(source: Corpus, field: str) -> SchemaError:
     return SchemaError(
         f"{source.folder.path}: field {field!r} is not as long as the tokens in every row, so it can't be packed "
-        f"along; "
-        "name it in drop_fields (--drop-field)"
+        "along; name it in drop_fields (--drop-field)"
     )
 
 

@@ -218,10 +218,12 @@ def _tokenize_splits(job: _Tokenizing, task: tuple[int, tuple[Split, ...]]) -> T
     number, splits = task
     counts: dict[str, int] = {}
     documents = _good_documents(job, splits, counts)
-    shards, leaves = write_shards(
+    shards, given, leaves = write_shards(
         job.target, number, encode_documents(job.encoding, documents, job.target.schema, counts)
     )
-    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts)
+    return TaskOutput(
+        shards=shards, given=given, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts
+    )
 
 
 def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[CutDocument]:

@@ -21,7 +21,10 @@ from tokenyard.storage import checksum
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyReport:
-    """What was found. ``problems`` is empty when the corpus is whole; each names the shard or the rows."""
+    """What was found. ``problems`` is empty when the corpus is whole; each names the shard or the rows.
+
+    ``damaged``: whether the corpus itself is; else the problems are how it differs from the other one.
+    """
 
     path: str
     against: str | None
@@ -31,6 +34,7 @@ class VerifyReport:
     digest: str | None
     expected_digest: str | None
     problems: tuple[str, ...]
+    damaged: bool
     seconds: float
 
     @property
@@ -75,6 +79,7 @@ def verify(
     problems += row_problems
     if digests is not None and expected is not None:
         problems += [f"the rows differ from the manifest's digest: {d}" for d in expected.differences(digests)]
+    damaged = bool(problems)
     if against is not None:
         other = against if isinstance(against, Corpus) else open_corpus(against)
         promised = other.manifest.digests
@@ -82,8 +87,10 @@ def verify(
         if promised is None:
             promised, other_problems = _read_rows(other, num_workers, None)
         problems += [f"{other.folder.path}: {p}" for p in other_problems]
+        if len(other) != len(corpus):
+            problems.append(f"differs from {other.folder.path}: {len(corpus)} rows here, {len(other)} rows there")
         if promised is not None and digests is not None:
-            problems += [f"differs from {other.folder.path}: {d}" for d in promised.differences(digests)]
+            problems += [f"differs from {other.folder.path}: {d}" for d in digests.differences(promised)]
         expected = promised
     return VerifyReport(
         path=str(corpus.folder.path),
@@ -94,6 +101,7 @@ def verify(
         digest=digests.tokens if digests else None,
         expected_digest=expected.tokens if expected else None,
         problems=tuple(problems),
+        damaged=damaged,
         seconds=time.monotonic() - begun,
     )
 

@@ -34,6 +34,8 @@ BATCH_TOKENS = 1 << 20
 _BATCH_ROWS = 64 * DIGEST_BLOCK_ROWS
 #: Shards mapped or opened at once; a process has about 65,000 maps.
 _MAX_OPEN_SHARDS = 4096
+#: Bytes of row indexes kept in memory.
+_INDEX_BYTES = 256 << 20
 
 
 class Corpus:
@@ -63,7 +65,7 @@ class Corpus:
         self._reset()
 
     def _reset(self) -> None:
-        self._readers: BoundedCache[ShardReader] = BoundedCache(0, _MAX_OPEN_SHARDS)
+        self._readers: BoundedCache[ShardReader] = BoundedCache(_INDEX_BYTES, _MAX_OPEN_SHARDS)
         self._blocks: BoundedCache[Extents] = BoundedCache(self._cache_bytes, _MAX_OPEN_SHARDS)
         self._row_tables: dict[str, Addresses] = {}
         self._token_tables: dict[str, Addresses] = {}
@@ -371,7 +373,7 @@ class Corpus:
 
     def _reader(self, shard: int) -> ShardReader:
         self._check_process()
-        return self._readers.get(shard, lambda: self._open_shard(shard), lambda _: 0)
+        return self._readers.get(shard, lambda: self._open_shard(shard), _index_bytes)
 
     def _open_shard(self, shard: int) -> ShardReader:
         index = self._indexes[shard] if self._indexes is not None else None
@@ -417,6 +419,10 @@ def _positions(values: Any) -> NDArray[np.int64]:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise IndexError(f"positions are a flat array of whole numbers, not {array.ndim}-dimensional {array.dtype}")
     return array.astype(np.int64, copy=False)
+
+
+def _index_bytes(reader: ShardReader) -> int:
+    return sum(array.nbytes for array in reader.index.arrays.values())
 
 
 def _cumulative(counts: Sequence[int]) -> Offsets:

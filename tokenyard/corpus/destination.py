@@ -6,8 +6,10 @@ nothing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import uuid
 import warnings
@@ -24,6 +26,8 @@ from tokenyard.storage import Folder, remove_tree, storage_error, sync_folder
 
 #: In a manifest's provenance, the job of a corpus that others made and tokenyard only indexed.
 INDEX_JOB = "index"
+#: Names that jobs give to what they make.
+_MADE = re.compile(rf"{re.escape(HOME)}|shard-\d+.*|index\.json")
 
 
 @contextmanager
@@ -48,7 +52,9 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
     identity = _identity(build)
     try:
         folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
-        yield folder
+        with open(folder.at(MARKER_NAME), "rb") as marker:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield folder
         if not folder.exists(MANIFEST_NAME):
             raise StorageError(f"{build}: the job ended without a manifest")
         if replaces:
@@ -73,8 +79,13 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     """A path or a ``file://`` URL as a path. Raises StorageError for URLs of other kinds or of other hosts."""
     text = os.fspath(path)
     scheme, separator, rest = text.partition("://")
+    if "\0" in text:
+        raise StorageError(f"{text!r}: a path has no NUL in it")
     if not separator:
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError as e:
+            raise StorageError(f"{text}: {e}") from None
     if scheme != "file":
         raise StorageError(
             f"{text}: {scheme}:// is not supported, only local paths and file:// URLs are; copy the corpus to a disk"
@@ -102,13 +113,29 @@ def _what_lies_at(final: Path) -> tuple[str, bool]:
         try:
             job = json.loads((final / MANIFEST_NAME).read_bytes())["provenance"]["job"]
         except (ValueError, KeyError, TypeError):
-            job = None  # damaged, or written by an older job: still one of ours
+            return "a corpus whose manifest is damaged, so that nothing says who made it", False
         if job == INDEX_JOB:
             return "a corpus that others made and tokenyard only indexed", False
-        return "a corpus", True
-    if (final / MARKER_NAME).is_file():
-        return "a corpus that an interrupted job left half-made", True
-    return "something that is not a tokenyard corpus", False
+    elif (final / MARKER_NAME).is_file():
+        if _is_held(final / MARKER_NAME):
+            return "a corpus that another job is making right now", False
+    else:
+        return "something that is not a tokenyard corpus", False
+    if strangers := sorted(p.name for p in final.iterdir() if not _MADE.fullmatch(p.name)):
+        return f"a corpus, but also {strangers[0]!r}, which tokenyard did not make,", False
+    return (
+        "a corpus" if (final / MANIFEST_NAME).is_file() else "a corpus that an interrupted job left half-made"
+    ), True
+
+
+def _is_held(marker: Path) -> bool:
+    """Whether the job that wrote the marker is alive: it holds a lock on it, which ends with it."""
+    with open(marker, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _claim(build: Path) -> list[Path]:

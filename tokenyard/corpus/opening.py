@@ -16,7 +16,7 @@ from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import INDEX_JOB, local_path
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
 from tokenyard.errors import ConfigError, IncompleteCorpusError, NotACorpusError
-from tokenyard.formats.base import Discovered, Format, ReadOptions
+from tokenyard.formats.base import Discovered, Format, ReadOptions, explain
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.registry import format_names, get_format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest, ShardInfo
@@ -87,7 +87,7 @@ def read_options(values: Mapping[str, Any]) -> ReadOptions:
     try:
         return ReadOptions(**values)
     except ValueError as e:
-        raise ConfigError(f"options for reading: {e}") from None
+        raise ConfigError(f"options for reading: {explain(e)}") from None
 
 
 def plain_options(options: ReadOptions) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tokenyard.errors import ConfigError
 from tokenyard.formats.extents import Extents
@@ -173,7 +173,19 @@ class Format(ABC):
         try:
             return self.Options(**values)
         except ValueError as e:
-            raise ConfigError(f"options of format {self.name}: {e}") from None
+            raise ConfigError(f"options of format {self.name}: {explain(e)}") from None
+
+
+def explain(error: ValueError) -> str:
+    """What pydantic found wrong, in words: each option, what was expected and what was found."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    told = []
+    for problem in error.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, problem["loc"]))
+        message = problem["msg"].removeprefix("Value error, ")
+        told.append(f"{place}: {message}; found {problem['input']!r:.60}" if place else message)
+    return "; ".join(told)
 
 
 def iter_pieces(reader: ShardReader, start: int, stop: int, max_tokens: int) -> Iterator[tuple[int, int]]:

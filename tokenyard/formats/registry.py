@@ -50,7 +50,7 @@ def get_format(name: str) -> Format:
         return _registered[name]
     target = {**_plugins(), **_BUILT_IN}.get(name)
     if target is None:
-        close = difflib.get_close_matches(name, format_names(), 1)
+        close = difflib.get_close_matches(name.lower(), format_names(), 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UnknownFormatError(f"unknown format {name!r}; {hint}registered are {', '.join(format_names())}")
     return _load(name, target)

@@ -72,7 +72,8 @@ class Folder:
 
         found = []
         for root, folders, files in os.walk(self.path, onerror=fail):
-            folders[:] = [f for f in folders if not f.startswith(".")]
+            # A folder with a home of its own is a corpus of its own.
+            folders[:] = [f for f in folders if not f.startswith(".") and not (Path(root) / f / HOME).is_dir()]
             prefix = Path(root).relative_to(self.path)
             found += [(prefix / f).as_posix() for f in files if not f.startswith(".")]
         return sorted(found, key=natural_order)
