@@ -239,10 +239,12 @@ def test_what_differs_is_said_in_words() -> None:
     changed = {**batch.fields, "doc_id": Column(type=schema.fields["doc_id"], values=np.arange(10))}
     other = digest_of([RowBatch(tokens=batch.tokens, offsets=batch.offsets, fields=changed)], schema.fields)
     assert whole.differences(whole) == []
-    assert whole.differences(other) == [f"field 'doc_id': {whole.fields['doc_id']} against {other.fields['doc_id']}"]
+    assert whole.differences(other) == [
+        f"field 'doc_id': {whole.fields['doc_id']} here, {other.fields['doc_id']} there"
+    ]
     bare = digest_of([tokens_only([[1]])])
-    assert whole.differences(bare)[0] == f"tokens: {whole.tokens} against {bare.tokens}"
-    assert f"field 'mask': {whole.fields['mask']} against absent" in whole.differences(bare)
+    assert whole.differences(bare)[0] == f"tokens: {whole.tokens} here, {bare.tokens} there"
+    assert f"field 'mask': {whole.fields['mask']} here, absent there" in whole.differences(bare)
 
 
 def test_large_random_blocks_are_those_of_the_slow_implementation() -> None:

@@ -69,7 +69,7 @@ def test_a_loss_mask_is_packed_along_with_its_tokens(tmp_path):
     masks = [[1, 0, 1], [0, 0, 0, 1, 1]]
     source = write(tmp_path / "d", [[1, 2, 3], [4, 5, 6, 7, 8]], {"loss_mask": "uint8[]"}, loss_mask=masks)
     for strategy, expected in (("concat", [[1, 0, 1, 0], [0, 0, 1, 1]]), ("best_fit", [[1, 0, 1, 1], [0, 0, 0, 1]])):
-        pack(source, tmp_path / strategy, seq_len=3, strategy=strategy)
+        pack(source, tmp_path / strategy, seq_len=4, strategy=strategy)
         packed = tokenyard.open_corpus(tmp_path / strategy)
         assert [packed.row(i)["loss_mask"].tolist() for i in range(len(packed))] == expected
 

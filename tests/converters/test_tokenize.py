@@ -7,6 +7,7 @@ import pytest
 
 import tokenyard
 from tests.real_data import gpt2_json
+from tokenyard.converters.engines import Encoded
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.errors import ConfigError, DataError, SchemaError, VerificationError
 
@@ -184,12 +185,12 @@ def test_an_engine_that_lies_is_caught_with_the_place_of_the_document(tmp_path, 
     def lying(self, texts):
         encoded = honest(self, texts)
         if any("poison" in t for t in texts):
-            encoded.ids[-1] += 1
+            return Encoded(ids=encoded.ids ^ 1, lengths=encoded.lengths)
         return encoded
 
     source = write_jsonl(tmp_path / "a.jsonl", ["fine", "poison"])
     monkeypatch.setattr(fast.FastokensEngine, "encode_batch", lying)
-    with pytest.raises(VerificationError, match=r"a\.jsonl, line 2: fastokens gives other ids than transformers"):
+    with pytest.raises(VerificationError, match=r"a\.jsonl, line 1: .*fastokens"):
         tokenize(source, tmp_path / "out", tokenizer=tokenizer, eos_token=EOS, engine="fastokens", prove_share=1.0)
     assert not (tmp_path / "out").exists()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -400,16 +401,42 @@ def test_the_old_corpus_is_put_back_when_the_new_one_can_not_take_its_place(
 
 
 def test_a_half_made_corpus_is_replaced_when_asked(place: Path) -> None:
-    abandoned = writer(place)
+    abandoned = writer(place.with_name("elsewhere"))
     abandoned.write([1])
+    shutil.copytree(place.with_name("elsewhere"), place)  # what is left when its process is killed
     with pytest.raises(
         DestinationExistsError, match="a corpus that an interrupted job left half-made is there already"
     ):
         writer(place)
     write(place, [2], overwrite=True)
     assert tokens_of(place) == [[2]]
-    del abandoned  # which cleans up what it made, not what took its place
-    assert tokens_of(place) == [[2]]
+
+
+def test_a_corpus_that_a_living_job_makes_is_never_replaced(place: Path) -> None:
+    living = writer(place)
+    living.write([1])
+    with pytest.raises(DestinationExistsError, match="another job is making right now.*choose another destination"):
+        write(place, [2], overwrite=True)
+    living.close()
+    assert tokens_of(place) == [[1]]
+
+
+def test_a_corpus_with_other_files_among_its_own_is_never_replaced(place: Path) -> None:
+    write(place, [1])
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(DestinationExistsError, match=r"also 'notes\.txt', which tokenyard did not make"):
+        write(place, [2], overwrite=True)
+    assert (place / "notes.txt").read_text() == "mine"
+
+
+def test_an_indexed_corpus_of_others_is_not_replaced_when_its_manifest_is_damaged(place: Path) -> None:
+    place.mkdir(parents=True)
+    np.save(place / "a0.npy", np.arange(3, dtype=np.int32))
+    index_corpus(place)
+    (place / ".tokenyard/manifest.json").write_text("{")
+    with pytest.raises(DestinationExistsError, match=r"also 'a0\.npy'"):
+        write(place, [2], overwrite=True)
+    assert (place / "a0.npy").exists()
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "foreign corpus", "indexed corpus", "link to nowhere below a file"])

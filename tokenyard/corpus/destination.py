@@ -113,7 +113,7 @@ def _what_lies_at(final: Path) -> tuple[str, bool]:
         try:
             job = json.loads((final / MANIFEST_NAME).read_bytes())["provenance"]["job"]
         except (ValueError, KeyError, TypeError):
-            return "a corpus whose manifest is damaged, so that nothing says who made it", False
+            job = None  # damaged: the names of the files have to tell
         if job == INDEX_JOB:
             return "a corpus that others made and tokenyard only indexed", False
     elif (final / MARKER_NAME).is_file():
