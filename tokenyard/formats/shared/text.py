@@ -195,10 +195,10 @@ class _Reader(ShardReader):
             block = int(np.searchsorted(self.block_rows, start, side="right")) - 1
             first, last = int(self.block_rows[block]), int(self.block_rows[block + 1])
             end = min(stop, last)
-            rows = _recent.take((self, block)) or self._decode(block, self._schema.fields)
+            rows = _recent.take(self, block) or self._decode(block, self._schema.fields)
             parts.append(rows.slice(start - first, end - first))
             if end < last:
-                _recent.put((self, block), rows)
+                _recent.put(self, block, rows)
             start = end
         return RowBatch.concat(parts) if parts else RowBatch.empty(self._schema)
 
