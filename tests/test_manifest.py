@@ -35,6 +35,7 @@ def manifest() -> Manifest:
         digests=digest_of([rows], schema.fields),
         provenance={"job": "write", "options": {"shard_bytes": 5}},
         meta={"note": "naïve 漢字"},
+        files=(FileInfo(name="index.json", bytes=20, checksum="blake3:22"),),
     )
 
 
@@ -55,6 +56,18 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
 def test_a_manifest_without_shards_and_digest_is_read_as_it_was_written() -> None:
     bare = Manifest(format="mds", schema=Schema(), shards=())
     assert Manifest.from_json(bare.to_json(), "") == bare
+
+
+def test_a_manifest_of_before_files_beside_shards_names_none() -> None:
+    data = as_json()
+    del data["files"]
+    assert read(data).files == ()
+    assert [f.name for f in read(as_json()).all_files] == [
+        "shard-00000.npy",
+        ".tokenyard/index/shard-00000.idx",
+        "sub/shard-00001.npy",
+        "index.json",
+    ]
 
 
 def test_its_json_says_the_totals_and_has_a_line_for_each_shard() -> None:
@@ -122,6 +135,12 @@ PROBLEMS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
         changed("shards", 0, "index", 0, to="/etc/passwd"),
         r"shards\[0\]: file name '/etc/passwd' is not a plain relative",
     ),
+    (changed("files", to={}), "files: expected list, found {}"),
+    (changed("files", to=None), "files: expected list, found None"),
+    (changed("files", 0, to=["a"]), r"files\[0\]: not enough values to unpack"),
+    (changed("files", 0, to=None), r"files\[0\]: "),
+    (changed("files", 0, 0, to="../x"), r"files\[0\]: file name '../x' is not a plain relative path"),
+    (changed("files", 0, 1, to=-5), r"files\[0\]: size of 'index.json' is -5"),
     (changed("digest", to="ty1:5"), "digest: expected 'ty1:' and 64 hexadecimal digits, found 'ty1:5'"),
     (changed("digest", to=5), "digest: expected 'ty1:' and 64 hexadecimal digits, found 5"),
     (changed("field_digests", to=[1]), r"field_digests: expected digests by field, found \[1\]"),
@@ -150,6 +169,7 @@ def test_every_problem_is_told_at_once() -> None:
     for change in (
         changed("format", to=None),
         changed("schema", "vocab_size", to=-1),
+        changed("files", 0, 1, to=-1),
         changed("schema", "eos_token_id", to=-1),
         changed("layout", "kind", to="x"),
         changed("layout", "seq_len", to=0),
@@ -163,7 +183,16 @@ def test_every_problem_is_told_at_once() -> None:
         change(data)
     with pytest.raises(DataError) as caught:
         read(data)
-    parts = ["format", "vocab_size", "eos_token_id", "layout.kind", "layout.seq_len", "shards[0]", "shards[1]"]
+    parts = [
+        "format",
+        "vocab_size",
+        "eos_token_id",
+        "layout.kind",
+        "layout.seq_len",
+        "shards[0]",
+        "shards[1]",
+        "files[0]",
+    ]
     for part in [*parts, "digest:", "field_digests:", "provenance", "meta"]:
         assert part in str(caught.value), part
 

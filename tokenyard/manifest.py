@@ -101,7 +101,8 @@ class Manifest:
     """Everything that is known of a corpus without opening a shard.
 
     ``digests`` is None for a corpus that others made, until somebody computes it. ``provenance`` says what made the
-    corpus, from what, with which options and tokenizer.
+    corpus, from what, with which options and tokenizer. ``files`` are those that the native layout keeps beside the
+    shards.
     """
 
     format: str
@@ -111,6 +112,13 @@ class Manifest:
     digests: Digests | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[FileInfo, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[FileInfo, ...]:
+        """Every file of the corpus that the manifest names: of shards, their indexes, and beside them."""
+        of_shards = (f for s in self.shards for f in (*s.files, *([s.index] if s.index else ())))
+        return (*of_shards, *self.files)
 
     @property
     def num_rows(self) -> int:
@@ -142,6 +150,8 @@ class Manifest:
             "provenance": dict(self.provenance),
             "meta": dict(self.meta),
         }
+        if self.files:
+            head["files"] = [_file_to_list(f) for f in self.files]
         lines = [f'  "{key}": {json.dumps(value, sort_keys=True)}' for key, value in head.items()]
         shards = ",\n".join("    " + json.dumps(_shard_to_dict(s), sort_keys=True) for s in self.shards)
         lines.append(f'  "shards": [\n{shards}\n  ]' if self.shards else '  "shards": []')
@@ -161,10 +171,14 @@ def _shard_to_dict(shard: ShardInfo) -> dict[str, Any]:
     return {
         "rows": shard.num_rows,
         "tokens": shard.num_tokens,
-        "files": [[f.name, f.bytes, f.checksum] for f in shard.files],
-        "index": [shard.index.name, shard.index.bytes, shard.index.checksum] if shard.index else None,
+        "files": [_file_to_list(f) for f in shard.files],
+        "index": _file_to_list(shard.index) if shard.index else None,
         "meta": dict(shard.meta),
     }
+
+
+def _file_to_list(file: FileInfo) -> list[Any]:
+    return [file.name, file.bytes, file.checksum]
 
 
 class _Checker:
@@ -190,6 +204,8 @@ class _Checker:
         digests = self._digests(data, schema)
         provenance = self._get(data, "provenance", dict, {})
         meta = self._get(data, "meta", dict, {})
+        # Most formats keep nothing beside their shards.
+        files = self._files(self._get(data, "files", list, []) if "files" in data else [])
         for key, total in (("rows", sum(s.num_rows for s in shards)), ("tokens", sum(s.num_tokens for s in shards))):
             if not self._problems and data.get(key) != total:
                 self._problems.append(f"{key} is {data.get(key)!r}, but the shards sum to {total}")
@@ -203,6 +219,7 @@ class _Checker:
             digests=digests,
             provenance=provenance,
             meta=meta,
+            files=files,
         )
 
     def _get(self, data: Mapping[str, Any], key: str, kind: type[Any], default: Any) -> Any:
@@ -260,6 +277,15 @@ class _Checker:
         except (TypeError, ValueError) as e:
             self._problems.append(f"shards[{i}]: {e}")
         return None
+
+    def _files(self, data: list[Any]) -> tuple[FileInfo, ...]:
+        found = []
+        for i, file in enumerate(data):
+            try:
+                found.append(self._file(file))
+            except (TypeError, ValueError) as e:
+                self._problems.append(f"files[{i}]: {e}")
+        return tuple(found)
 
     def _file(self, data: Any) -> FileInfo:
         name, size, checksum = data

@@ -83,3 +83,34 @@ def test_a_corpus_that_others_made_is_compared_by_reading_it(tmp_path):
     assert verify(tmp_path / "others", against=tmp_path / "ours").ok
     np.save(tmp_path / "others" / "tokens_1.npy", np.array([9], np.int32))
     assert not verify(tmp_path / "ours", against=tmp_path / "others").ok
+
+
+@pytest.mark.parametrize("damage", ["overwrite", "keep the size", "delete"])
+def test_a_file_of_the_native_layout_beside_the_shards_is_checked(tmp_path, damage):
+    path = write(tmp_path / "corpus", "mds")
+    assert verify(path).num_files == 2 * len(tokenyard.open_corpus(path).manifest.shards) + 1
+    index = path / "index.json"
+    if damage == "delete":
+        index.unlink()
+    else:
+        index.write_bytes(b"{}" if damage == "overwrite" else index.read_bytes().replace(b"samples", b"Samples"))
+    problems = verify(path).problems
+    assert len(problems) == 1
+    assert str(index) in problems[0]
+    assert {"overwrite": "2 bytes", "keep the size": "checksum", "delete": "no such file"}[damage] in problems[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_id_past_the_vocabulary_is_named_with_its_row_and_shard(tmp_path, workers):
+    schema = Schema(token_dtype="uint16", vocab_size=100)
+    with tokenyard.CorpusWriter(tmp_path / "corpus", format="npy", schema=schema, shard_bytes=2000) as writer:
+        for i in range(5000):
+            writer.write([] if i % 3 else [99, 100 + i] if i >= 4000 else [0, 99])
+    report = verify(tmp_path / "corpus", num_workers=workers)
+    corpus = tokenyard.open_corpus(tmp_path / "corpus")
+    shard = np.searchsorted(corpus.shard_row_starts, 4002, side="right") - 1
+    assert report.problems == (
+        f"{tmp_path / 'corpus' / corpus.manifest.shards[shard].name}: row 4002 holds the id 4102, but the schema's "
+        "vocab_size is 100: the ids are another tokenizer's, or the schema is wrong",
+    )
+    assert report.digest == report.expected_digest

@@ -24,7 +24,7 @@ from tokenyard.formats.registry import get_format
 from tokenyard.manifest import Manifest
 from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
-from tokenyard.storage import checksum
+from tokenyard.storage import Folder, checksum
 from tokenyard.testing.round_trips import contents
 
 
@@ -287,3 +287,12 @@ def test_a_damaged_manifest_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"manifest.json: format: expected str, found None"):
         index_corpus(folder, force=True)
     assert get_format("npy").name == "npy"
+
+
+def test_a_run_leaves_alone_what_another_run_is_writing(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "data")
+    with Folder(folder).publish(".tokenyard/index/shard-00000.idx") as file:
+        file.write(b"of another run")
+        manifest = index_corpus(folder)
+    assert index_corpus(folder) == manifest
+    assert rows_of(open_corpus(folder))

@@ -112,3 +112,16 @@ def test_any_changed_byte_is_refused_or_gives_a_sound_index(data: st.DataObject)
         assert found.offsets[0] == 0
         assert (np.diff(found.offsets) >= 0).all()
     assert error is None or error.startswith("here: damaged row index")
+
+
+@pytest.mark.parametrize("extra", range(8))
+def test_arrays_are_aligned_whatever_the_length_of_the_meta(extra: int) -> None:
+    written = ShardIndex(arrays=index(starts=[5, 1, 9]).arrays, meta={"x": "." * extra})
+    data = written.to_bytes()
+    at = data.index(b"\n", len(b"TYINDEX1\n")) + 1
+    assert at % 8 == 0
+    unpadded = data[:at].rstrip() + b"\n" + data[at:]
+    for found in (ShardIndex.from_bytes(data, "here"), ShardIndex.from_bytes(unpadded, "here")):
+        assert found.meta == written.meta
+        assert {n: a.tolist() for n, a in found.arrays.items()} == {n: a.tolist() for n, a in written.arrays.items()}
+        assert all(a.flags.aligned for a in found.arrays.values())

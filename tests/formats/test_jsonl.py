@@ -1,7 +1,9 @@
 """JSONL: the layout of our own lines, and lines that others wrote."""
 
+import gc
 import gzip
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -355,3 +357,12 @@ def test_a_file_that_changed_after_it_was_indexed_is_refused(tmp_path: Path) -> 
     file.write_bytes(b'{"tokens": [1]}\n')
     with pytest.raises(DataError, match=r"a\.jsonl: ends before byte 32; the shard was cut"):
         corpus[0]
+
+
+def test_a_block_half_walked_goes_with_its_corpus(tmp_path: Path) -> None:
+    corpus = write_own(tmp_path / "c")
+    corpus.row(0)
+    reader = weakref.ref(corpus._reader(0))
+    del corpus
+    gc.collect()
+    assert reader() is None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from tests.formats import mds_by_hand as by_hand
 from tokenyard import Corpus, open_corpus
 from tokenyard.errors import ConfigError, DataError, TokenyardError
+from tokenyard.formats.mds.columns import MdsColumn
+from tokenyard.formats.mds.decode import column_runs
 
 
 @pytest.fixture(autouse=True)
@@ -347,3 +350,16 @@ def test_tokens_that_no_integer_type_holds_together_are_refused(tmp_path: Path) 
     by_hand.edit(folder, column_encodings=["ndarray:uint64"])
     with pytest.raises(DataError, match="shards of mixed token dtypes that no integer type holds together"):
         open_corpus(folder)
+
+
+def test_a_column_of_no_bytes_at_all_takes_nothing_from_the_others() -> None:
+    columns = [
+        MdsColumn(name="none", encoding="ndarray:uint8:0", size=0),
+        MdsColumn(name="tokens", encoding="bytes", size=None),
+    ]
+    buffer = np.frombuffer(struct.pack("<I", 3) + b"abc" + struct.pack("<I", 1) + b"d", np.uint8)
+    found = column_runs(buffer, np.array([0, 7, 12]), columns, "here")
+    assert {name: (starts.tolist(), sizes.tolist()) for name, (starts, sizes) in found.items()} == {
+        "none": ([4, 11], [0, 0]),
+        "tokens": ([4, 11], [3, 1]),
+    }

@@ -18,7 +18,7 @@ from numpy.lib import format as npy_format
 from tokenyard.corpus import Corpus, CorpusWriter, open_corpus
 from tokenyard.errors import ConfigError, DataError, StorageError
 from tokenyard.formats.npy import header as npy_header
-from tokenyard.formats.npy.file import read_header
+from tokenyard.formats.npy.file import read_file_header
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder
 from tokenyard.testing.samples import documents
@@ -367,7 +367,7 @@ def test_any_changed_byte_of_a_header_is_refused_or_read_as_numpy_reads_it(tmp_p
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = read_header(Folder(tmp_path), "tokens.npy")
+            found = read_file_header(Folder(tmp_path), "tokens.npy")
     except DataError:
         return
     with warnings.catch_warnings():
@@ -450,6 +450,27 @@ def test_arrays_of_fields_are_no_shards_of_tokens(tmp_path: Path) -> None:
         "shard-00000.npy",
         "text.en.npy",
     ]
+
+
+def test_an_array_beside_another_of_its_name_is_refused_until_somebody_says_what_it_is(tmp_path: Path) -> None:
+    for name in ("part1.npy", "part1.extra.npy"):
+        np.save(tmp_path / name, np.arange(2))
+    with pytest.raises(
+        DataError,
+        match=r"part1.extra.npy: a shard of its own, or .* to part1.npy\? .* to part1_extra.npy; .*fields=\[\]",
+    ):
+        open_corpus(tmp_path)
+    assert [s.name for s in open_corpus(tmp_path, fields=[]).manifest.shards] == ["part1.npy"]
+    (tmp_path / "part1.extra.npy").rename(tmp_path / "part1_extra.npy")
+    assert len(open_corpus(tmp_path).manifest.shards) == 2
+
+
+@pytest.mark.parametrize("stem", ["shard-00000", "shard-00003-00001", "sub/shard-00000"])
+def test_names_of_our_own_shards_say_which_arrays_are_fields(tmp_path: Path, stem: str) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in (f"{stem}.npy", f"{stem}.extra.npy"):
+        np.save(tmp_path / name, np.arange(2))
+    assert [s.name for s in open_corpus(tmp_path).manifest.shards] == [f"{stem}.npy"]
 
 
 def test_a_manifest_with_too_few_files_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Parquet: the layout of our own files, and row groups walked, gathered and decoded."""
 
+import gc
+import os
 import resource
 import signal
 import subprocess
@@ -165,6 +167,42 @@ def test_a_walk_in_order_decodes_each_row_group_once(tmp_path: Path, monkeypatch
     ]
     assert len(found) == 1000
     assert decoded == [0, 1, 2, 3]
+
+
+def open_shards(folder: Path) -> list[str]:
+    """The files of a folder that this process holds open."""
+    found = []
+    for handle in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{handle}"))
+        except FileNotFoundError:  # that of the listing itself
+            continue
+    return [f for f in found if f.startswith(str(folder))]
+
+
+def test_a_row_group_half_walked_is_closed_when_its_corpus_goes(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "c", rows([4] * 100))
+    corpus.row(3)
+    assert len(open_shards(tmp_path)) == 1
+    del corpus
+    gc.collect()
+    assert open_shards(tmp_path) == []
+
+
+def test_a_row_group_walked_to_its_end_or_begun_anew_is_closed(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "c", rows([4] * 100))
+    for row in (50, 3, 7, 2):
+        corpus.row(row)
+        assert len(open_shards(tmp_path)) == 1
+    list(corpus.batches())
+    assert open_shards(tmp_path) == []
+
+
+def test_few_row_groups_stay_open_at_a_time(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "c", rows([4] * 100), row_group_rows=5)
+    for row in range(0, 100, 5):
+        corpus.row(row)
+    assert len(open_shards(tmp_path)) == 8
 
 
 def test_rows_in_any_order_are_the_rows(tmp_path: Path) -> None:

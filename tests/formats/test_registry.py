@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from tokenyard.formats import registry
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.formats.npy import Npy
 from tokenyard.formats.registry import format_names, get_format, register
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder
 
 
 @pytest.fixture
@@ -91,3 +94,22 @@ def test_options_of_another_format_are_refused() -> None:
         WithOptions().options(FormatOptions())
     assert WithOptions().options(None) == WithOptions().options({}) == own
     assert WithOptions().options({"shard_bytes": 7}).shard_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mds", "format mds takes MdsOptions, not FormatOptions"),
+        ("webdataset", "format webdataset takes WebDatasetOptions, not FormatOptions"),
+        ("parquet", "format parquet takes ParquetOptions, not FormatOptions"),
+        ("jsonl", "format jsonl takes TextOptions, not FormatOptions"),
+        ("csv", "format csv takes TextOptions, not FormatOptions"),
+    ],
+)
+def test_a_writer_refuses_options_of_another_format(tmp_path: Path, name: str, message: str) -> None:
+    format = get_format(name)
+    with pytest.raises(ConfigError, match=message):
+        format.write_shard(Folder(tmp_path), "shard-00000", [], Schema(), FormatOptions())
+    with pytest.raises(ConfigError, match=message):
+        format.options(FormatOptions())
+    assert not list(tmp_path.iterdir())

@@ -13,9 +13,10 @@ import numpy as np
 from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import OnProgress, Progress, digest_rows, plan_rows
 from tokenyard.corpus import Corpus, open_corpus
-from tokenyard.digest import Digests, Leaves, combine
+from tokenyard.digest import Digester, Digests, Leaves, combine
 from tokenyard.errors import TokenyardError
 from tokenyard.manifest import FileInfo
+from tokenyard.rows import RowBatch
 from tokenyard.storage import checksum
 
 
@@ -49,12 +50,13 @@ class VerifyReport:
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """One task's result: the leaves of a run of rows or the bytes of files checked, and what was wrong."""
+    """One task's result: the leaves of a run of rows, what stood in the way, the first row past the vocabulary."""
 
     leaves: Leaves | None = None
     num_rows: int = 0
     num_tokens: int = 0
     problems: tuple[str, ...] = ()
+    past_vocabulary: tuple[int, int] | None = None
 
 
 def verify(
@@ -65,7 +67,10 @@ def verify(
     read: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Check the files of a corpus (presence, size, checksum) and its rows (all decoded, ids in range, digest).
+    """Check the files of a corpus (presence, size, checksum) and its rows.
+
+    Rows are all decoded; their ids must be below 2^32, and below the schema's ``vocab_size`` if it has one; their
+    digest must be the manifest's. Files of the native layout beside the shards are checked too.
 
     ``against``: another corpus, in any format, whose digests must be equal; one without a digest is read too. ``read``:
     options of ``open_corpus`` for a corpus that others made. Problems with the data are reported, not raised.
@@ -73,7 +78,7 @@ def verify(
     begun = time.monotonic()
     corpus = path if isinstance(path, Corpus) else open_corpus(path, **dict(read or {}))
     expected = corpus.manifest.digests
-    files = [f for s in corpus.manifest.shards for f in (*s.files, *([s.index] if s.index else []))]
+    files = corpus.manifest.all_files
     problems = [p for _, found in run_tasks(_check_file, corpus, files, num_workers) for p in found]
     digests, row_problems = _read_rows(corpus, num_workers, on_progress)
     problems += row_problems
@@ -107,7 +112,7 @@ def verify(
 
 
 def _read_rows(corpus: Corpus, num_workers: int, on_progress: OnProgress | None) -> tuple[Digests | None, list[str]]:
-    """The digests of all rows, or None and what stood in the way."""
+    """The digests of all rows, None when some can't be read; and what is wrong."""
     begun = time.monotonic()
     tasks = list(_plan_readable(corpus))
     found: dict[int, _Outcome] = {}
@@ -125,7 +130,8 @@ def _read_rows(corpus: Corpus, num_workers: int, on_progress: OnProgress | None)
     leaves = [o.leaves for o in outcomes if o.leaves is not None]
     if problems:
         return None, problems
-    return combine(leaves or [digest_rows(corpus)]), []
+    past = min((o.past_vocabulary for o in outcomes if o.past_vocabulary is not None), default=None)
+    return combine(leaves or [digest_rows(corpus)]), [_name_id(corpus, *past)] if past else []
 
 
 def _plan_readable(corpus: Corpus) -> list[range]:
@@ -138,11 +144,35 @@ def _plan_readable(corpus: Corpus) -> list[range]:
 
 
 def _check_rows(corpus: Corpus, rows: range) -> _Outcome:
+    digester = Digester(corpus.schema.fields)
+    past = None
+    row = rows.start
     try:
-        leaves = digest_rows(corpus, rows.start, rows.stop)
+        for batch in corpus.batches(rows.start, rows.stop):
+            digester.update(batch)
+            past = past or _past_vocabulary(batch, row, corpus.schema.vocab_size)
+            row += len(batch)
+        leaves = digester.finish()
     except TokenyardError as e:
         return _Outcome(problems=(f"rows {rows.start} .. {rows.stop - 1}: {e}",), num_rows=len(rows))
-    return _Outcome(leaves=leaves, num_rows=len(rows), num_tokens=int(corpus.row_lengths(rows.start, rows.stop).sum()))
+    num_tokens = int(corpus.row_lengths(rows.start, rows.stop).sum())
+    return _Outcome(leaves=leaves, num_rows=len(rows), num_tokens=num_tokens, past_vocabulary=past)
+
+
+def _past_vocabulary(batch: RowBatch, first_row: int, vocab_size: int | None) -> tuple[int, int] | None:
+    """The first row with an id from ``vocab_size`` on, and that id."""
+    if vocab_size is None or not len(batch.tokens) or int(batch.tokens.max()) < vocab_size:
+        return None
+    at = int(np.argmax(batch.tokens >= vocab_size))
+    return first_row + int(np.searchsorted(batch.offsets, at, side="right")) - 1, int(batch.tokens[at])
+
+
+def _name_id(corpus: Corpus, row: int, token: int) -> str:
+    shard = int(np.searchsorted(corpus.shard_row_starts, row, side="right")) - 1
+    return (
+        f"{corpus.folder.at(corpus.manifest.shards[shard].name)}: row {row} holds the id {token}, but the schema's "
+        f"vocab_size is {corpus.schema.vocab_size}: the ids are another tokenizer's, or the schema is wrong"
+    )
 
 
 def _check_file(corpus: Corpus, file: FileInfo) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -66,13 +67,17 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
         raise
 
 
-def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> None:
-    """Make a corpus whole: what the native layout needs, then the manifest, then the marker goes."""
-    format.finish(folder, manifest)
+def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Manifest:
+    """Make a corpus whole: what the native layout needs, then the manifest, then the marker goes.
+
+    Returns the manifest as published: it also names what the native layout keeps beside the shards.
+    """
+    manifest = replace(manifest, files=format.finish(folder, manifest))
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
     folder.remove(MARKER_NAME)
     folder.clear_temporary()
+    return manifest
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:

@@ -1,7 +1,8 @@
 """``tokenyard index``: write down what a corpus that others made doesn't say itself, or rebuild row indexes of ours.
 
 Nothing but ``.tokenyard/`` is ever written, the manifest last. There is no marker as for corpora being made: the shards
-are whole, and without the manifest they open as before.
+are whole, and without the manifest they open as before. So nothing keeps a second run away, and what lies in the
+temporary folder may be its own: it is left alone. Two runs write the same files.
 """
 
 from __future__ import annotations
@@ -146,7 +147,6 @@ def _publish(folder: Folder, manifest: Manifest, shards: list[ShardInfo], indexe
         shards[i] = replace(shards[i], index=folder.write(name, index.to_bytes()))
     manifest = replace(manifest, shards=tuple(shards))
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
-    folder.clear_temporary()
     return manifest
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -33,6 +33,16 @@ class FormatOptions(BaseModel):
         ge=1,
         description="Bytes of tokens and fields, before compression, after which a new shard begins.",
     )
+
+
+AnyOptions = TypeVar("AnyOptions", bound=FormatOptions)
+
+
+def options_of(format: str, kind: type[AnyOptions], options: FormatOptions) -> AnyOptions:
+    """``options`` as those of one format. Raises ConfigError for another format's."""
+    if not isinstance(options, kind):
+        raise ConfigError(f"format {format} takes {kind.__name__}, not {options.__class__.__name__}")
+    return options
 
 
 class Split(BaseModel):
@@ -137,15 +147,19 @@ class Format(ABC):
     def write_shard(
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:
-        """Publish one shard under the name ``stem`` + suffix. The same rows and options must give the same bytes."""
+        """Publish one shard under the name ``stem`` + suffix. The same rows and options must give the same bytes.
+
+        Raises ConfigError for options of another format.
+        """
 
     @abstractmethod
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         """A reader of one shard. Cheap: no token is read. Raises DataError when sizes are not as promised."""
 
-    def finish(self, folder: Folder, manifest: Manifest) -> None:
-        """Write what the native layout needs beside the shards, right before the manifest."""
+    def finish(self, folder: Folder, manifest: Manifest) -> tuple[FileInfo, ...]:
+        """Write what the native layout needs beside the shards, right before the manifest; returns those files."""
         del folder, manifest
+        return ()
 
     @abstractmethod
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
@@ -161,9 +175,7 @@ class Format(ABC):
     def options(self, values: Mapping[str, Any] | FormatOptions | None = None) -> FormatOptions:
         """Writer options from plain values. Raises ConfigError that names the option and what is known."""
         if isinstance(values, FormatOptions):
-            if not isinstance(values, self.Options):
-                raise ConfigError(f"format {self.name} takes {self.Options.__name__}, not {values.__class__.__name__}")
-            return values
+            return options_of(self.name, self.Options, values)
         values = dict(values or {})
         known = self.Options.model_fields
         if unknown := sorted(set(values) - set(known)):

@@ -26,7 +26,7 @@ from tokenyard.errors import DataError
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
 from tokenyard.formats.shared.arrow import binary_array
 from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.shared.foreign import Place, choose_fields, find_tokens, refuse_options
+from tokenyard.formats.shared.foreign import MAX_ID, Place, choose_fields, find_tokens, refuse_options
 from tokenyard.formats.shared.numbers import format_numbers, join_lists, parse_lists
 from tokenyard.formats.shared.text import MAX_ROW_BYTES, Fields, Lines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo, ShardInfo
@@ -37,7 +37,6 @@ from tokenyard.storage import Folder, storage_error
 #: A cell and what ends it: in quotes, quotes inside doubled; or bare.
 _CELL = re.compile(rb'("[^"]*(?:""[^"]*)*"|[^",]*)(,|\Z)')
 _MAX_HEADER = 1 << 20
-_MAX_ID = 2**32 - 1
 
 
 class Csv(TextFormat):
@@ -228,7 +227,7 @@ def _ids(cells: Sequence[bytes], place: Place) -> tuple[Array, Offsets]:
     if all(c[:1] == b"[" and c[-1:] == b"]" for c in cells):
         plain, separator = [c[1:-1].replace(b", ", b",") for c in cells], b","
     found = parse_lists(plain, separator)
-    if found is not None and (not len(found[0]) or found[0].max() <= _MAX_ID):
+    if found is not None and (not len(found[0]) or found[0].max() <= MAX_ID):
         return found
     rows = [_ids_of(c, place(i)) for i, c in enumerate(cells)]
     return np.fromiter((t for row in rows for t in row), np.int64), offsets_of([len(row) for row in rows])
@@ -243,10 +242,10 @@ def _ids_of(cell: bytes, where: str) -> list[int]:
             items = [cell.decode("utf-8", "replace")]
     for item in items:
         is_id = item.isdigit() if isinstance(item, bytes) else type(item) is int
-        if not is_id or not 0 <= int(item) <= _MAX_ID:
+        if not is_id or not 0 <= int(item) <= MAX_ID:
             shown = item.decode("utf-8", "replace") if isinstance(item, bytes) else item
             raise DataError(
-                f"{where}: {shown!r:.60} is no token id; a cell holds whole numbers 0 .. {_MAX_ID} apart by spaces, "
+                f"{where}: {shown!r:.60} is no token id; a cell holds whole numbers 0 .. {MAX_ID} apart by spaces, "
                 "or a JSON list"
             )
     return [int(item) for item in items]

@@ -3,7 +3,7 @@
 ``offsets`` (int64[rows + 1], cumulative tokens) is always there; formats add what they need, such as ``starts``, the
 byte where each row's tokens begin. An array that grows evenly is kept as two numbers, so a shard of packed rows has an
 index of a few hundred bytes. On disk: the line ``TYINDEX1``, a line of JSON, then the other arrays as little-endian
-u64.
+u64. Blanks end the JSON, so that the arrays begin at a multiple of 8: numpy searches one that doesn't only in a copy.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class ShardIndex:
                 head[name] = {"count": len(array)}
                 body.append(array.astype("<u8").tobytes())
         line = json.dumps({"arrays": head, "meta": dict(self.meta)}, sort_keys=True).encode()
-        return _MAGIC + line + b"\n" + b"".join(body)
+        blanks = b" " * (-(len(_MAGIC) + len(line) + 1) % 8)
+        return _MAGIC + line + blanks + b"\n" + b"".join(body)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> ShardIndex:
@@ -91,7 +92,8 @@ def _read_arrays(entries: Mapping[str, Any], data: bytes, position: int) -> dict
             continue
         if position + 8 * count > len(data):
             raise ValueError(f"array {name!r} of {count} numbers goes past the end")
-        arrays[name] = np.frombuffer(data, "<i8", count, position)
+        array = np.frombuffer(data, "<i8", count, position)
+        arrays[name] = array if array.flags.aligned else array.copy()  # older indexes have no blanks
         position += 8 * count
     if position != len(data):
         raise ValueError(f"{len(data) - position} bytes too many")

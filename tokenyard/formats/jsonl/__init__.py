@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tokenyard.errors import DataError
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
-from tokenyard.formats.jsonl.rows import Objects, field_column, infer_types, parse_object, parse_rows
+from tokenyard.formats.jsonl.rows import NOT_FINITE, Objects, field_column, infer_types, parse_object, parse_rows
 from tokenyard.formats.shared.arrow import binary_array
 from tokenyard.formats.shared.foreign import Place, choose_fields, find_tokens, refuse_options
 from tokenyard.formats.shared.numbers import format_numbers, join_lists
@@ -36,7 +36,8 @@ _SUFFIXES = (".jsonl", ".ndjson")
 _PAPERS = (".json", ".md", ".txt", "LICENSE", "NOTICE")
 _SAMPLE_BYTES = 256 << 10
 _SAMPLE_FILES = 64
-_NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+#: By how ``format_numbers`` writes them.
+_NOT_FINITE = {repr(value): json.dumps(text) for text, value in NOT_FINITE.items()}
 
 
 class Jsonl(TextFormat):

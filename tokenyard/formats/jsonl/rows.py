@@ -16,7 +16,7 @@ import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.shared.foreign import Place
+from tokenyard.formats.shared.foreign import MAX_ID, Place
 from tokenyard.formats.shared.numbers import parse_lists
 from tokenyard.rows import Array, Column, Offsets, offsets_of
 from tokenyard.schema import FieldType
@@ -25,7 +25,6 @@ Objects = list[dict[str, Any]]
 
 #: How numbers are written that JSON has none for.
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_MAX_ID = 2**32 - 1
 _ONE_A_LINE = "a row is one JSON object on one line; 'jq -c .' writes objects so"
 
 
@@ -83,7 +82,7 @@ def _parse_plain(records: Sequence[bytes], key: str, place: Place) -> tuple[Arra
     if any(b" " in c for c in cells):
         cells = [c.replace(b", ", b",") for c in cells]
     found = parse_lists(cells, b",")
-    if found is None or (len(found[0]) and found[0].max() > _MAX_ID):
+    if found is None or (len(found[0]) and found[0].max() > MAX_ID):
         return None
     return *found, objects
 
@@ -98,9 +97,9 @@ def _ids(value: Mapping[str, Any], key: str, where: str) -> list[int]:
         shown = "null" if ids is None else f"{type(ids).__name__} {ids!r:.40}"
         raise DataError(f"{where}: {key!r} is {shown}, expected a list of token ids; an empty row is []")
     for at, item in enumerate(ids):
-        if type(item) is not int or not 0 <= item <= _MAX_ID:
+        if type(item) is not int or not 0 <= item <= MAX_ID:
             raise DataError(
-                f"{where}: {key!r}[{at}] is {json.dumps(item):.40}; token ids are whole numbers 0 .. {_MAX_ID}"
+                f"{where}: {key!r}[{at}] is {json.dumps(item):.40}; token ids are whole numbers 0 .. {MAX_ID}"
             )
     return ids
 

@@ -1,7 +1,7 @@
 """MDS: what mosaicml-streaming 0.13 reads and writes. StreamingDataset opens our corpora, and we open its datasets.
 
 Ours: ``<stem>.mds`` or, compressed, ``<stem>.mds.zstd`` and so on, and ``index.json``. Tokens are the column
-``tokens``. The codec is in ``mds_encode`` and ``mds_decode``; what encodings stand for, in ``mds_columns``.
+``tokens``. The codec is in ``encoding`` and ``decode``; what encodings stand for, in ``columns``.
 
 Other people's: the tokens' column is the one named by the option ``tokens``, else ``tokens``, else ``input_ids``, else
 the only integer array (with ``token_dtype``: or the only ``bytes``). Every other column is a field, unless ``fields``
@@ -27,6 +27,7 @@ from tokenyard.formats.base import (
     ShardReader,
     ShardSource,
     WrittenShard,
+    options_of,
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.mds import decode as mds_decode
@@ -73,8 +74,8 @@ class Mds(Format):
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:
         """One file, raw or compressed."""
-        assert isinstance(options, MdsOptions)
-        compression = None if options.compression == "none" else options.compression
+        chosen = options_of(self.name, MdsOptions, options)
+        compression = None if chosen.compression == "none" else chosen.compression
         config = mds_index.columns_config(columns_of(schema), compression)
         header = json.dumps(config, sort_keys=True).encode()
         raw, index = encode(batches, schema, header, str(folder.at(stem + ".mds")))
@@ -83,14 +84,14 @@ class Mds(Format):
                 file.write(raw)
             return WrittenShard(files=(file.info,), index=ShardIndex(arrays=index))
         with folder.publish(f"{stem}.mds.{compression}") as file:
-            file.write(compress(raw, compression, options.compression_level))
+            file.write(compress(raw, compression, chosen.compression_level))
         meta = {"compression": compression, "raw_bytes": len(raw)}
         return WrittenShard(files=(file.info,), index=ShardIndex(arrays=index), meta=meta)
 
-    def finish(self, folder: Folder, manifest: Manifest) -> None:
+    def finish(self, folder: Folder, manifest: Manifest) -> tuple[FileInfo, ...]:
         """``index.json``, which StreamingDataset begins with."""
         columns = tuple(columns_of(manifest.schema))
-        folder.write(INDEX_NAME, mds_index.to_json([_entry(s, columns) for s in manifest.shards]))
+        return (folder.write(INDEX_NAME, mds_index.to_json([_entry(s, columns) for s in manifest.shards])),)
 
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         """Maps nothing yet."""

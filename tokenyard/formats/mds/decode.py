@@ -1,6 +1,6 @@
 """Finds the columns' values in an MDS shard, vectorized over its samples, and checks everything that it follows.
 
-The layout is told in ``mds_encode``. Other people's arrays may also have no fixed dtype, which is then a byte before
+The layout is told in ``encoding``. Other people's arrays may also have no fixed dtype, which is then a byte before
 the shape, or a fixed shape, which is then not in the data.
 """
 
@@ -88,7 +88,8 @@ def column_runs(
     found: dict[str, tuple[Offsets, Offsets]] = {}
     position = begins + 4 * len(varying)
     for column in columns:
-        size = np.full(len(begins), column.size, np.int64) if column.size else heads[:, varying.index(column.name)]
+        is_fixed = column.size is not None
+        size = np.full(len(begins), column.size, np.int64) if is_fixed else heads[:, varying.index(column.name)]
         found[column.name] = (position, size)
         position = position + size
     return found

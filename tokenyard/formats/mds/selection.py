@@ -12,9 +12,8 @@ from tokenyard.errors import ConfigError, DataError, NoTokensError
 from tokenyard.formats.base import ReadOptions
 from tokenyard.formats.mds.columns import MdsColumn, valid_name
 from tokenyard.formats.mds.index import MdsShard
+from tokenyard.formats.shared.foreign import TOKEN_COLUMNS
 from tokenyard.schema import FieldType, Schema
-
-_TOKEN_NAMES = ("tokens", "input_ids")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def _tokens(columns: Mapping[str, MdsColumn], options: ReadOptions, where: str, 
         if options.tokens not in columns:
             raise ConfigError(f"{where}: no column {options.tokens!r}; there are {_listed(columns)}")
         return options.tokens
-    for name in _TOKEN_NAMES:
+    for name in TOKEN_COLUMNS:
         if name in columns:
             return name
     likely = [n for n, c in columns.items() if c.is_array and not c.problem and not (c.dtype and c.dtype.kind == "f")]

@@ -6,7 +6,8 @@ UTF-8 for text.
 Other people's files: format versions 1 to 3, any integer dtype and byte order, C and Fortran order, and bare ids
 without a header where ``token_dtype`` names their type. A two-dimensional array is one row a line; a one-dimensional
 one is one row, or is cut by ``split``. Files follow each other in natural order, ``tokens_2.npy`` before
-``tokens_10.npy``. Objects are never unpickled.
+``tokens_10.npy``. Objects are never unpickled. ``part1.extra.npy`` beside ``part1.npy`` could be a shard or an array
+beside one, so it is refused until somebody says which; names of our own shards tell it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from tokenyard.errors import ConfigError, DataError
@@ -32,7 +32,8 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.npy.file import read_header
+from tokenyard.formats.npy.file import read_file_header
+from tokenyard.formats.npy.header import FILE_HEADER_BYTES, write_header
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema
@@ -41,8 +42,9 @@ from tokenyard.storage import Folder
 #: A row of other people's tokens that has more bytes can be trained on, but not converted.
 _MAX_ROW_BYTES = 1 << 31
 _SCAN_TOKENS = 1 << 24
-#: A field's array, beside the shard that it belongs to.
-_FIELD_FILE = re.compile(r"(.*[0-9])\.[A-Za-z_][A-Za-z0-9_-]*\.npy")
+#: What may be a field's array, beside the shard that it belongs to; and the stems of our own shards.
+_FIELD_FILE = re.compile(r"(.*[0-9])\.([A-Za-z_][A-Za-z0-9_-]*)\.npy")
+_OWN_STEM = re.compile(r"(?:.*/)?shard-[0-9]{5,}(?:-[0-9]{5,})?")
 
 
 class Npy(Format):
@@ -73,9 +75,9 @@ class Npy(Format):
         return _Reader(folder, shard, index, schema)
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
-        """Any .npy files; each is a shard, unless it is the array of a field beside one."""
+        """Any .npy files; each is a shard, unless it is the array of a field beside one of ours."""
         present = {n for n in names if n.endswith(".npy")}
-        mine = [n for n in names if n in present and not _is_field_file(n, present)]
+        mine = [n for n in names if n in present and not _is_field_file(folder, n, present, options)]
         if not mine:
             return None
         if options.tokens is not None or options.fields:
@@ -84,7 +86,7 @@ class Npy(Format):
         split = options.split.model_dump() if options.split else None
         shards = []
         for name in mine:
-            header = read_header(folder, name, raw)
+            header = read_file_header(folder, name, raw)
             if np.dtype(header["dtype"]).kind not in "iu":
                 raise DataError(
                     f"{folder.at(name)}: holds {np.dtype(header['dtype'])}, but token ids are integers; convert it"
@@ -200,7 +202,7 @@ class _Reader(ShardReader):
 
     def _own_header(self, field: str, file: FileInfo) -> Mapping[str, Any]:
         """The header of a file that we wrote, which must be as the manifest and the index promise."""
-        header = read_header(self._folder, file.name)
+        header = read_file_header(self._folder, file.name)
         type = self._schema.fields.get(field)
         dtype = np.dtype(self._schema.token_dtype) if type is None else type.dtype
         count = self.index.num_tokens if type is None else self.index.num_rows
@@ -215,9 +217,17 @@ class _Reader(ShardReader):
         return header
 
 
-def _is_field_file(name: str, present: set[str]) -> bool:
+def _is_field_file(folder: Folder, name: str, present: set[str], options: ReadOptions) -> bool:
+    """Whether a file lies beside its shard. Raises DataError when nothing says so."""
     found = _FIELD_FILE.fullmatch(name)
-    return found is not None and found[1] + ".npy" in present
+    if found is None or found[1] + ".npy" not in present:
+        return False
+    if options.fields is None and not _OWN_STEM.fullmatch(found[1]):
+        raise DataError(
+            f"{folder.at(name)}: a shard of its own, or something that belongs to {found[1]}.npy? If it holds tokens, "
+            f"rename it, say to {found[1]}_{found[2]}.npy; if not, move it away, or leave such files out: fields=[]"
+        )
+    return True
 
 
 def _split(folder: Folder, shard: ShardSource, split: Split) -> Offsets:
@@ -236,8 +246,7 @@ def _split(folder: Folder, shard: ShardSource, split: Split) -> Offsets:
 def _write(folder: Folder, name: str, parts: Sequence[Array], dtype: np.dtype[Any]) -> FileInfo:
     dtype = dtype.newbyteorder("<")
     with folder.publish(name) as file:
-        header = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": (sum(map(len, parts)),)}
-        npy_format.write_array_header_1_0(file, header)
+        file.write(write_header(dtype, (sum(map(len, parts)),), FILE_HEADER_BYTES))
         for part in parts:
             file.write(np.ascontiguousarray(part, dtype))
     return file.info

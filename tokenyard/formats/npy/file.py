@@ -20,7 +20,7 @@ from tokenyard.storage import Folder
 _HEAD_BYTES = 1 << 14
 
 
-def read_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> dict[str, Any]:
+def read_file_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> dict[str, Any]:
     """``shape`` (one or two numbers), ``dtype``, ``fortran_order`` and ``data_start``, as JSON values.
 
     ``raw`` is the dtype of a file without a header. Raises DataError.

@@ -1,7 +1,8 @@
-"""Headers of .npy members: written as short as the layout allows, and read with no regard to who wrote them.
+"""Headers of .npy files and of members of tars: written as numpy or shorter, read with no regard to who wrote them.
 
-Layout: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. numpy pads headers to 128 bytes; version
-1.0 asks for a multiple of 16 and np.load for nothing, so ours have 80.
+Layout: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. numpy pads headers to 128 bytes, and so
+do we in files; version 1.0 asks for a multiple of 16 and np.load for nothing, so members, of which there is one a row,
+have 80.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from tokenyard.formats.runs import Bytes
 from tokenyard.rows import Offsets
 
 MAGIC = b"\x93NUMPY"
-#: What ``write_header`` writes.
+#: What ``write_header`` writes for members of tars, and for files.
 HEADER_BYTES = 80
+FILE_HEADER_BYTES = 128
 #: As numpy itself: parsing a longer header could exhaust the parser, and arrays of numbers have short ones.
 _MAX_HEADER = 10_000
 
@@ -41,10 +43,10 @@ class NpyHeader:
     fortran: bool
 
 
-def write_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """A header of version 1.0, for one dimension or none."""
+def write_header(dtype: np.dtype[Any], shape: tuple[int, ...], num_bytes: int = HEADER_BYTES) -> bytes:
+    """A header of version 1.0 of ``num_bytes``, for one dimension or none."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
-    text = text.ljust(HEADER_BYTES - len(MAGIC) - 5) + b"\n"
+    text = text.ljust(num_bytes - len(MAGIC) - 5) + b"\n"
     return MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text
 
 

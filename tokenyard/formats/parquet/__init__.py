@@ -5,7 +5,7 @@ A row group is a storage block: at most ``row_group_rows`` rows and ``row_group_
 carry checksums, which are verified on reading. Equal rows and options give equal bytes under one version of pyarrow.
 
 Other people's files: a column of lists of any integers holds the tokens, the others become fields. Column-chunk
-metadata is never asked of pyarrow, whose accessors end the process on some damaged files; see ``parquet_footer``.
+metadata is never asked of pyarrow, whose accessors end the process on some damaged files; see ``footer``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tokenyard.formats.base import (
     ShardReader,
     ShardSource,
     WrittenShard,
+    options_of,
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.parquet.footer import check_declared, read_footer
@@ -75,13 +76,13 @@ class Parquet(Format):
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:
         """One file."""
-        assert isinstance(options, ParquetOptions)
+        chosen = options_of(self.name, ParquetOptions, options)
         rows = RowBatch.concat(batches)
-        block_rows = cut_blocks(row_bytes(rows), options.row_group_rows, options.row_group_bytes)
+        block_rows = cut_blocks(row_bytes(rows), chosen.row_group_rows, chosen.row_group_bytes)
         layout = arrow_schema(schema)
         with (
             folder.publish(stem + self.suffix) as file,
-            pq.ParquetWriter(file, layout, **_layout(options, schema)) as w,
+            pq.ParquetWriter(file, layout, **_layout(chosen, schema)) as w,
         ):
             for start, stop in zip(block_rows[:-1].tolist(), block_rows[1:].tolist(), strict=True):
                 w.write_batch(record_batch(rows.slice(start, stop), layout), row_group_size=stop - start)

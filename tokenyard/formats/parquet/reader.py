@@ -1,13 +1,15 @@
 """Reading Parquet row groups: extent tables for gathers, and pieces in order for conversion.
 
 Nothing is shared between threads or processes but the parsed footer; every decode opens the file anew, which costs some
-50 microseconds against the milliseconds of a row group, and leaves no handle behind.
+50 microseconds against the milliseconds of a row group. Only row groups that are being walked through, a few of a
+process, stay open, and no longer than their reader lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,13 @@ from tokenyard.storage import Folder, storage_error
 _READ_BYTES = 1 << 20
 
 
+@dataclass
+class Footer:
+    """A shard's parsed footer, once somebody has read it."""
+
+    metadata: Any = None
+
+
 class ParquetReader(ShardReader):
     """One shard. ``groups`` and ``piece_rows`` of the index: each block's row group, and the rows decoded at a time."""
 
@@ -41,7 +50,7 @@ class ParquetReader(ShardReader):
         self.tokens = shard.meta.get("tokens", "tokens")
         self.groups = index.arrays.get("groups", np.arange(len(self.block_rows) - 1))
         self.piece_rows = index.arrays.get("piece_rows", np.diff(self.block_rows))
-        self.footer: Any = None
+        self.footer = Footer()
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
         """Decodes one column of a row group."""
@@ -49,7 +58,7 @@ class ParquetReader(ShardReader):
         name = self.tokens if field == "tokens" else field
         parts: list[tuple[Array, Offsets]] = []
         found = 0
-        for batch in decode(self.path, self, int(self.groups[block]), [name], rows):
+        for batch in decode(self.path, self.footer, int(self.groups[block]), [name], rows):
             place = place_of(self.path, int(self.groups[block]), found)
             if field == "tokens":
                 parts.append(tokens_of(batch.column(name), place))
@@ -78,12 +87,20 @@ class ParquetReader(ShardReader):
         return RowBatch.concat(parts) if parts else RowBatch.empty(self.schema)
 
     def _rows_of(self, block: int, start: int, stop: int) -> list[RowBatch]:
-        cursor = _recent.take((self, block))
-        if cursor is None or cursor.row > start:
-            cursor = _Cursor(self, block)
-        parts = list(cursor.read(start, stop))
+        cursor = _recent.take(self, block)
+        if cursor is not None and cursor.row > start:
+            cursor.close()
+            cursor = None
+        cursor = cursor or _Cursor(self, block)
+        try:
+            parts = list(cursor.read(self, start, stop))
+        except BaseException:
+            cursor.close()
+            raise
         if cursor.row < self.block_rows[block + 1]:
-            _recent.put((self, block), cursor)
+            _recent.put(self, block, cursor)
+        else:
+            cursor.close()
         return parts
 
     def check(self, block: int, lengths: Offsets, dtype: np.dtype[Any], field: str = "tokens") -> None:
@@ -100,23 +117,22 @@ class ParquetReader(ShardReader):
 
 
 class _Cursor:
-    """Walks one row group piece by piece; holds one piece."""
+    """Walks one row group piece by piece; holds one piece and an open file, but not the reader."""
 
     def __init__(self, reader: ParquetReader, block: int) -> None:
         self.row = int(reader.block_rows[block])
         self._end = int(reader.block_rows[block + 1])
-        self._reader = reader
         self._group = int(reader.groups[block])
         self._first = self.row
         names = [reader.tokens, *reader.schema.fields]
-        self._batches = decode(reader.path, reader, self._group, names, int(reader.piece_rows[block]))
+        self._batches = decode(reader.path, reader.footer, self._group, names, int(reader.piece_rows[block]))
         self._held = RowBatch.empty(reader.schema)
 
-    def read(self, start: int, stop: int) -> Iterator[RowBatch]:
+    def read(self, reader: ParquetReader, start: int, stop: int) -> Iterator[RowBatch]:
         """Rows start .. stop, from ``row`` on, in one or more batches."""
         while self.row < stop:
             if not len(self._held):
-                self._held = self._next()
+                self._held = self._next(reader)
             skip = min(max(start - self.row, 0), len(self._held))
             end = min(stop - self.row, len(self._held))
             if skip < end:
@@ -125,9 +141,12 @@ class _Cursor:
             self._held = self._held.slice(done, len(self._held))
             self.row += done
 
-    def _next(self) -> RowBatch:
+    def close(self) -> None:
+        """Close the file."""
+        self._batches.close()
+
+    def _next(self, reader: ParquetReader) -> RowBatch:
         batch = next(self._batches, None)
-        reader = self._reader
         if batch is None:
             raise DataError(
                 f"{reader.where}: row group {self._group} ends at row {self.row - self._first} of "
@@ -145,20 +164,19 @@ class _Cursor:
         return RowBatch(tokens=tokens, offsets=offsets, fields=fields)
 
 
-_recent: Recent[_Cursor] = Recent()
+_recent: Recent[_Cursor] = Recent(_Cursor.close)
 
 
 def decode(
-    path: Path, reader: ParquetReader | None, group: int, columns: list[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
+    path: Path, footer: Footer | None, group: int, columns: list[str], batch_rows: int
+) -> Generator[pa.RecordBatch]:
     """The batches of a row group. One thread, no read-ahead: callers bring their own threads."""
+    footer = footer or Footer()
     with reading(path, f"row group {group}"), pa.OSFile(str(path)) as source:
-        footer = reader.footer if reader else None
         file = pq.ParquetFile(
-            source, metadata=footer, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+            source, metadata=footer.metadata, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
         )
-        if reader:
-            reader.footer = file.metadata
+        footer.metadata = file.metadata
         for batch in file.iter_batches(batch_rows, row_groups=[group], columns=columns, use_threads=False):
             if absent := sorted(set(columns) - set(batch.schema.names)):
                 raise DataError(f"{path}: no column {', '.join(absent)} any more; the file was changed, restore it")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -44,28 +45,51 @@ def cut_blocks(sizes: Offsets, max_rows: int, max_bytes: int) -> Offsets:
 
 
 class Recent(Generic[Value]):
-    """Values put aside to be taken up again, the last few of a process; whoever takes one has it alone."""
+    """Values put aside to be taken up again, the last few of a process; whoever takes one has it alone.
 
-    def __init__(self) -> None:
+    A value belongs to an owner (the reader of a shard), to which it must not refer: it goes when the owner goes, so
+    that a corpus nobody holds any more keeps no memory and no open file. ``close`` is called with values that leave
+    before that.
+    """
+
+    def __init__(self, close: Callable[[Value], None] | None = None) -> None:
+        self._close = close
         self._reset()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Value] = OrderedDict()
+        self._kept: weakref.WeakKeyDictionary[Any, dict[Hashable, Value]] = weakref.WeakKeyDictionary()
+        # From the one put aside the longest ago; those of owners that are gone stay until their turn comes.
+        self._order: OrderedDict[tuple[weakref.ref[Any], Hashable], None] = OrderedDict()
 
-    def take(self, key: Hashable) -> Value | None:
-        """The value put aside under ``key``, which is then no longer there."""
-        if self._pid != os.getpid():  # after a fork: another thread may have held the parent's lock
-            self._reset()
+    def take(self, owner: Any, key: Hashable) -> Value | None:
+        """The owner's value put aside under ``key``, which is then no longer there."""
+        self._check_process()
         with self._lock:
-            return self._kept.pop(key, None)
+            self._order.pop((weakref.ref(owner), key), None)
+            return self._kept.get(owner, {}).pop(key, None)
 
-    def put(self, key: Hashable, value: Value) -> None:
+    def put(self, owner: Any, key: Hashable, value: Value) -> None:
         """Put a value aside; the one put aside the longest ago may go."""
+        self._check_process()
+        leaving = []
+        with self._lock:
+            values = self._kept.setdefault(owner, {})
+            leaving.append(values.pop(key, None))
+            values[key] = value
+            place = (weakref.ref(owner), key)
+            self._order[place] = None
+            self._order.move_to_end(place)
+            if len(self._order) > _MAX_KEPT:
+                (reference, other), _ = self._order.popitem(last=False)
+                if (its_owner := reference()) is not None:
+                    leaving.append(self._kept.get(its_owner, {}).pop(other, None))
+        for old in leaving:
+            if old is not None and self._close:
+                self._close(old)
+
+    def _check_process(self) -> None:
+        """After a fork, begin anew: another thread may have held the parent's lock."""
         if self._pid != os.getpid():
             self._reset()
-        with self._lock:
-            self._kept[key] = value
-            if len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)

@@ -17,7 +17,8 @@ from tokenyard.storage import Folder
 
 #: Looked for in this order when nobody says which column holds the tokens.
 TOKEN_COLUMNS = ("tokens", "input_ids")
-_MAX_ID = 2**32 - 1
+#: The largest token id.
+MAX_ID = 2**32 - 1
 
 Place = Callable[[int], str]
 
@@ -73,11 +74,11 @@ def check_ids(tokens: Array, offsets: Offsets, place: Place) -> None:
     if (tokens.dtype.kind != "i" and tokens.dtype.itemsize <= 4) or not len(tokens):
         return
     low, high = int(tokens.min()), int(tokens.max())
-    if low >= 0 and high <= _MAX_ID:
+    if low >= 0 and high <= MAX_ID:
         return
-    at = int(np.argmax((tokens < 0) | (tokens > _MAX_ID)))
+    at = int(np.argmax((tokens < 0) | (tokens > MAX_ID)))
     row = int(np.searchsorted(offsets, at, side="right")) - 1
-    raise DataError(f"{place(row)}: token id {int(tokens[at])} is outside 0 .. {_MAX_ID}; these are no token ids")
+    raise DataError(f"{place(row)}: token id {int(tokens[at])} is outside 0 .. {MAX_ID}; these are no token ids")
 
 
 def same_fields(first: Mapping[str, FieldType], other: Mapping[str, FieldType], where: str, first_name: str) -> None:

@@ -20,7 +20,7 @@ import zstandard
 from pydantic import Field
 
 from tokenyard.errors import DataError, SchemaError
-from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSource, WrittenShard
+from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSource, WrittenShard, options_of
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
@@ -84,7 +84,7 @@ class TextFormat(Format):
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:
         """One file."""
-        assert isinstance(options, TextOptions)
+        chosen = options_of(self.name, TextOptions, options)
         rows = RowBatch.concat(batches)
         if len(rows) and rows.lengths.max() > _MAX_ROW_TOKENS:
             raise SchemaError(
@@ -93,13 +93,13 @@ class TextFormat(Format):
             )
         block_rows = cut_blocks(row_bytes(rows), BLOCK_ROWS, _BLOCK_BYTES)
         starts = []
-        with folder.publish(stem + self.suffix + COMPRESSED[options.compression]) as file:
+        with folder.publish(stem + self.suffix + COMPRESSED[chosen.compression]) as file:
             if header := self.header(schema):
-                file.write(_compressed(options.compression, header))
+                file.write(_compressed(chosen.compression, header))
             for start, stop in zip(block_rows[:-1].tolist(), block_rows[1:].tolist(), strict=True):
                 starts.append(file.tell())
                 text = _text_of(self.encode(rows.slice(start, stop), start, schema))
-                file.write(_compressed(options.compression, text))
+                file.write(_compressed(chosen.compression, text))
             starts.append(file.tell())
         arrays = {"block_rows": block_rows, "block_starts": np.array(starts, np.int64)}
         index = ShardIndex(arrays={"offsets": offsets_of(rows.lengths), **arrays})
@@ -195,10 +195,10 @@ class _Reader(ShardReader):
             block = int(np.searchsorted(self.block_rows, start, side="right")) - 1
             first, last = int(self.block_rows[block]), int(self.block_rows[block + 1])
             end = min(stop, last)
-            rows = _recent.take((self, block)) or self._decode(block, self._schema.fields)
+            rows = _recent.take(self, block) or self._decode(block, self._schema.fields)
             parts.append(rows.slice(start - first, end - first))
             if end < last:
-                _recent.put((self, block), rows)
+                _recent.put(self, block, rows)
             start = end
         return RowBatch.concat(parts) if parts else RowBatch.empty(self._schema)
 

@@ -29,6 +29,7 @@ from tokenyard.formats.base import (
     ShardReader,
     ShardSource,
     WrittenShard,
+    options_of,
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
@@ -81,15 +82,15 @@ class WebDataset(Format):
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:
         """One tar."""
-        assert isinstance(options, WebDatasetOptions)
+        chosen = options_of(self.name, WebDatasetOptions, options)
         encoder = TarEncoder(schema, stem, sum(len(b) for b in batches))
-        if options.compression == "none":
+        if chosen.compression == "none":
             with folder.publish(stem + ".tar") as file:
                 for piece in _pieces(batches):
                     file.write(encoder.encode(piece))
                 file.write(tar.END)
             return WrittenShard(files=(file.info,), index=ShardIndex(arrays=encoder.index()))
-        packer = gzip_packer(options.compression_level)
+        packer = gzip_packer(chosen.compression_level)
         with folder.publish(stem + ".tar.gz") as file:
             for piece in _pieces(batches):
                 file.write(packer.compress(encoder.encode(piece)))
