@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tokenyard.errors import DestinationExistsError, StorageError
+from tokenyard.errors import DataError, DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest
 from tokenyard.storage import Folder, remove_tree, storage_error, sync_folder
@@ -114,19 +114,22 @@ def _check_free(final: Path, overwrite: bool) -> bool:
 
 def _what_lies_at(final: Path) -> tuple[str, bool]:
     """In words, and whether tokenyard made it, so that it may be replaced."""
+    listed: set[str] = set()
     if (final / MANIFEST_NAME).is_file():
         try:
-            job = json.loads((final / MANIFEST_NAME).read_bytes())["provenance"]["job"]
-        except (ValueError, KeyError, TypeError):
-            job = None  # damaged: the names of the files have to tell
-        if job == INDEX_JOB:
+            manifest = Manifest.from_json((final / MANIFEST_NAME).read_bytes(), str(final / MANIFEST_NAME))
+        except DataError:
+            manifest = None  # the names of the files have to tell
+        if manifest is not None:
+            listed = {file.name.split("/")[0] for file in manifest.all_files}
+        if manifest is not None and manifest.provenance.get("job") == INDEX_JOB:
             return "a corpus that others made and tokenyard only indexed", False
     elif (final / MARKER_NAME).is_file():
         if _is_held(final / MARKER_NAME):
             return "a corpus that another job is making right now", False
     else:
         return "something that is not a tokenyard corpus", False
-    if strangers := sorted(p.name for p in final.iterdir() if not _MADE.fullmatch(p.name)):
+    if strangers := sorted(p.name for p in final.iterdir() if not _MADE.fullmatch(p.name) and p.name not in listed):
         return f"a corpus, but also {strangers[0]!r}, which tokenyard did not make,", False
     return (
         "a corpus" if (final / MANIFEST_NAME).is_file() else "a corpus that an interrupted job left half-made"
