@@ -415,7 +415,7 @@ def test_a_half_made_corpus_is_replaced_when_asked(place: Path) -> None:
 def test_a_corpus_that_a_living_job_makes_is_never_replaced(place: Path) -> None:
     living = writer(place)
     living.write([1])
-    with pytest.raises(DestinationExistsError, match="another job is making right now.*choose another destination"):
+    with pytest.raises(DestinationExistsError, match=r"another job is making right now.*choose another destination"):
         write(place, [2], overwrite=True)
     living.close()
     assert tokens_of(place) == [[1]]
