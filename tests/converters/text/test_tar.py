@@ -162,9 +162,7 @@ def test_links_are_errors(read, file):
 def test_a_header_that_claims_gigabytes_is_an_error(read, file):
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, 8 << 30
-    with pytest.raises(
-        DataError, match="an extended header of 8589934592 bytes at byte 1536, expected at most 1048576"
-    ):
+    with pytest.raises(DataError, match="an extended header of 8589934592 bytes at byte 1536, expected at most"):
         read(file("a.tar", tar_bytes([("0.txt", b"a")])[:1024] + info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)))
 
 

@@ -1,8 +1,9 @@
 """Tars of samples, as WebDataset writes them: members of one key, next to each other, are a sample.
 
-Members and keys are those of the corpora's own reader of tars (``formats/webdataset``), read as a stream: a tar without
+Members and keys are found by what reads corpora in tars (``formats/webdataset``), here out of a stream: a tar without
 its end, data behind it, and a key that comes back later are errors. The text is the member `txt` (or `tar_member`),
-else the text field of the member `json`; each may have `.gz` and the like behind it. Fields come from the `json` member.
+else the text field of the member `json`; each may have `.gz` and the like behind it. Fields come from the `json`
+member.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Where the walk through a tar gets its bytes: a buffer with all of them, or a stream that is read once, front to back."""
+"""Where the walk through a tar gets its bytes: a buffer with all of them, or a stream that is read once."""
 
 from __future__ import annotations
 
