@@ -102,14 +102,14 @@ def read_member(source: TarSource, member: Member, where: str) -> bytes:
     """A member's bytes. Raises DataError when the tar ends inside."""
     data = source.read(member.start, member.size)
     if len(data) < member.size:
-        raise _cut(member, member.start + len(data), where)
+        raise _cut(member, source, where)
     return data
 
 
-def _cut(member: Member, num_bytes: int, where: str) -> DataError:
+def _cut(member: Member, source: TarSource, where: str) -> DataError:
     return DataError(
         f"{where}: ends inside the member {member.name!r}, whose {member.size} bytes begin at byte {member.start}; "
-        f"the tar has {num_bytes}. It was cut: make it again, its last samples are lost"
+        f"the tar has {source.num_bytes}. It was cut: make it again, its last samples are lost"
     )
 
 
@@ -134,18 +134,13 @@ class _Walk:
             size = self._size(header, position)
             position = start + (size + BLOCK - 1) // BLOCK * BLOCK
             member = Member(self._name(header), start, size)
-            self._check_whole(member)
+            if source.num_bytes is not None and start + size > source.num_bytes:
+                raise _cut(member, source, self._where)
             if self._is_file(member, header[_FLAG]):
                 self._num_found += 1
                 yield member
-            if source.num_bytes is None:
-                source.skip(start + size)
-                self._check_whole(member)
-
-    def _check_whole(self, member: Member) -> None:
-        num_bytes = self._source.num_bytes
-        if num_bytes is not None and member.start + member.size > num_bytes:
-            raise _cut(member, num_bytes, self._where)
+            if source.num_bytes is None and not source.skip(start + size):
+                raise _cut(member, source, self._where)
 
     def _is_file(self, member: Member, flag: int) -> bool:
         """Whether it is a regular file. Extended headers are kept for the member that they belong to."""

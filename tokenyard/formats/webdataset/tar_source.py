@@ -22,8 +22,8 @@ class TarSource(Protocol):
     def read(self, start: int, size: int) -> bytes:
         """The ``size`` bytes from ``start`` on, fewer at the end alone."""
 
-    def skip(self, position: int) -> None:
-        """Go on to ``position``, or to the end."""
+    def skip(self, position: int) -> bool:
+        """Go on to ``position``; False where the end comes before it."""
 
     def first_nonzero(self, start: int) -> int | None:
         """The position of the first byte from ``start`` on that is not zero."""
@@ -41,8 +41,9 @@ class BufferSource:
         """See TarSource."""
         return self._view[start : start + size].tobytes()
 
-    def skip(self, position: int) -> None:
-        """Nothing to do."""
+    def skip(self, position: int) -> bool:
+        """See TarSource."""
+        return position <= len(self._buffer)
 
     def first_nonzero(self, start: int) -> int | None:
         """See TarSource."""
@@ -69,10 +70,11 @@ class StreamSource:
         self.skip(start)
         return b"".join(self._pieces(size))
 
-    def skip(self, position: int) -> None:
+    def skip(self, position: int) -> bool:
         """See TarSource."""
         for _ in self._pieces(position - self._position):
             pass
+        return self._position == position
 
     def first_nonzero(self, start: int) -> int | None:
         """See TarSource."""
