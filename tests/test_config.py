@@ -1,10 +1,13 @@
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tokenyard.config import ConvertConfig, PackConfig, TokenizeConfig, TrainConfig, json_schema, load_config, load_job
+from tokenyard.config.jobs import TextConfig
+from tokenyard.converters.text import TextOptions
 from tokenyard.errors import ConfigError, StorageError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -260,3 +263,8 @@ def test_the_schema_for_editors_describes_every_key(model):
             if section.get("title") != "Split":
                 assert key.get("description") or "$ref" in key or "default" in key, name
     json.dumps(schema)
+
+
+def test_the_settings_of_texts_have_the_names_and_defaults_of_the_options_of_reading_them():
+    assert TextConfig().model_dump() == asdict(TextOptions())
+    assert TextOptions(**TextConfig(fields={"source": "string?", "score": "float32"}).model_dump()).field_types()

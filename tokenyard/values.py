@@ -90,7 +90,33 @@ def number_array(name: str, type: FieldType, values: Sequence[Any], where: Calla
     return cast
 
 
+def exact_number(type: FieldType, value: Any) -> bool | int | float:
+    """A number as the field's type takes it: a bool is no int, an int must fit, a float may be rounded.
+
+    Raises SchemaError.
+    """
+    dtype = type.dtype
+    number = _exact(type, value)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        fits = info.min <= number <= info.max
+    else:
+        with np.errstate(over="ignore", under="ignore"):
+            fits = dtype.kind == "b" or not (np.isinf(dtype.type(number)) and np.isfinite(number))
+    if not fits:
+        raise SchemaError(f"{number} does not fit {type}")
+    return number
+
+
 def _number(name: str, type: FieldType, value: Any, i: int, where: Callable[[int], str]) -> bool | int | float:
+    try:
+        return _exact(type, value)
+    except SchemaError as e:
+        raise SchemaError(f"{where(i)}: field {name!r}: {e}") from None
+
+
+def _exact(type: FieldType, value: Any) -> bool | int | float:
+    """A number of the field's kind; whether it is too large is seen later."""
     kind = type.dtype.kind
     plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(plain, bool) or kind == "b":
@@ -98,20 +124,20 @@ def _number(name: str, type: FieldType, value: Any, i: int, where: Callable[[int
     else:
         exact = isinstance(plain, int | float if kind == "f" else int)
     if not exact:
-        raise SchemaError(f"{where(i)}: field {name!r}: expected {type.name}, found {value!r:.80}")
+        raise SchemaError(f"expected {type.name}, found {value!r:.80}")
     if kind == "f" and isinstance(plain, int):
-        return _float_of(plain, type, f"{where(i)}: field {name!r}")
+        return _float_of(plain, type)
     return _EXACT[kind](plain)
 
 
-def _float_of(value: int, type: FieldType, where: str) -> float:
+def _float_of(value: int, type: FieldType) -> float:
     with np.errstate(over="ignore"):
         try:
             if float(type.dtype.type(float(value))) == value:
                 return float(value)
         except OverflowError:
             pass
-    raise SchemaError(f"{where}: {value} does not fit {type}")
+    raise SchemaError(f"{value} does not fit {type}")
 
 
 def _checked(name: str, type: FieldType, array: NDArray[Any], row: int) -> NDArray[Any]:

@@ -136,6 +136,30 @@ def test_a_bad_record_stops_the_job_and_names_file_and_line(tmp_path, tokenizer)
     assert not (tmp_path / "out").exists()
 
 
+def test_a_bad_record_is_named_by_its_line_in_the_file_whatever_the_splits(tmp_path, tokenizer):
+    source = write_jsonl(tmp_path / "a.jsonl", ["fine"] * 7 + [None, "fine"])
+    for options in ({}, {"on_bad_record": "skip", "max_bad_records": 0}):
+        with pytest.raises(DataError, match=r"a\.jsonl, line 8: 'text' is null"):
+            tokenize(
+                source,
+                tmp_path / "out",
+                tokenizer=tokenizer,
+                eos_token=EOS,
+                text={"split_bytes": 40},
+                num_workers=2,
+                **options,
+            )
+
+
+def test_numbers_of_any_type_are_copied_and_those_that_do_not_fit_are_bad_records(tmp_path, tokenizer):
+    source = write_jsonl(tmp_path / "a.jsonl", ["x", "y"], score=[0.5, 3], part=[255, 256])
+    job = {"tokenizer": tokenizer, "eos_token": EOS, "text": {"fields": {"score": "float32", "part": "uint8"}}}
+    report = tokenize(source, tmp_path / "out", on_bad_record="skip", **job)
+    assert report.counts["bad:bad_field"] == 1
+    row = tokenyard.open_corpus(tmp_path / "out").row(0)
+    assert (row["score"], row["part"]) == (0.5, 255)
+
+
 def test_skipped_records_are_counted_by_kind_and_the_good_rows_are_all_there(tmp_path, tokenizer):
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
     (tmp_path / "empty.jsonl").write_bytes(b"")

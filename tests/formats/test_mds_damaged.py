@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
         ({"raw_data": None}, r"shards\[0\]: 'NoneType' object"),
         ({"format": "json"}, r"shards\[0\]: format 'json' version 2, tokenyard reads mds version 2"),
         ({"column_sizes": [4]}, "holds a column_size of 4, but ndarray:int32 takes varying bytes"),
-        ({"column_sizes": []}, r"shards\[0\]: zip\(\) argument 3 is shorter"),
+        ({"column_sizes": []}, r"shards\[0\]: column_names, column_encodings and column_sizes differ"),
         ({"column_names": [5]}, r"shards\[0\]: found 5, expected text"),
         (
             {"column_encodings": ["ndarray:int64"]},

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import tarfile
 from pathlib import Path
 
@@ -11,10 +12,21 @@ import pytest
 from tests.formats.tar_by_hand import make, npy
 from tokenyard.errors import DataError
 from tokenyard.formats.webdataset import tar
+from tokenyard.formats.webdataset.tar_source import StreamSource
 
 
 def walk(data: bytes) -> list[tar.Member]:
-    return tar.members(np.frombuffer(data, np.uint8), "t.tar")
+    """The members of a tar in memory; a stream must give the same, or the same error."""
+    try:
+        found = tar.members(np.frombuffer(data, np.uint8), "t.tar")
+    except DataError as error:
+        with pytest.raises(DataError, match=f"^{re.escape(str(error))}$"):
+            list(tar.walk(StreamSource(io.BytesIO(data).read), "t.tar"))
+        raise
+    source = StreamSource(io.BytesIO(data).read)
+    contents = [(m, tar.read_member(source, m, "t.tar")) for m in tar.walk(source, "t.tar")]
+    assert contents == [(m, data[m.start : m.start + m.size]) for m in found]
+    return found
 
 
 def one_header(name: str, size: int, **changes: object) -> bytes:
@@ -163,6 +175,19 @@ def test_damaged_pax_headers_are_refused(body: bytes) -> None:
     data = one_header("pax", len(body), type=b"x") + body + bytes(512 - len(body))
     with pytest.raises(DataError, match=r"t\.tar: a damaged pax header at byte 512"):
         walk(data + one_header("a.npy", 0) + tar.END)
+
+
+def test_an_extended_header_of_megabytes_is_refused_unread() -> None:
+    data = one_header("pax", 2 << 20, type=b"x") + bytes(2 << 20)
+    with pytest.raises(DataError, match="an extended header of 2097152 bytes at byte 512, expected at most 1048576"):
+        walk(data + one_header("a.npy", 0) + tar.END)
+
+
+def test_a_stream_is_read_once_and_front_to_back(data: bytes) -> None:
+    source = StreamSource(io.BytesIO(data).read)
+    members = list(tar.walk(source, "t.tar"))
+    with pytest.raises(ValueError, match="byte 512 of the stream has been passed"):
+        tar.read_member(source, members[0], "t.tar")
 
 
 def test_headers_made_many_at_once_are_those_of_tarfile() -> None:

@@ -29,7 +29,7 @@ from tokenyard.converters.engines import (
     find_disagreement,
     limit_threads,
 )
-from tokenyard.converters.text import BadRecord, Document
+from tokenyard.converters.text import BadRecord, Document, place_in_file
 from tokenyard.errors import VerificationError
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
@@ -120,9 +120,9 @@ class _Prover:
         found = find_disagreement(some, self._engine_name, self._truth, [batch[i].parts for i in chosen])
         if found is not None:
             number, disagreement = found
+            place = place_in_file(batch[chosen[number]].document.place)
             raise VerificationError(
-                f"{batch[chosen[number]].document.place}: {disagreement}; run again with engine=transformers "
-                "(--engine transformers)"
+                f"{place}: {disagreement}; run again with engine=transformers (--engine transformers)"
             )
         counts["proven"] = counts.get("proven", 0) + len(chosen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tokenyard.converters.encoding import CutDocument, Encoding, cut, encode_documents
@@ -21,7 +21,15 @@ from tokenyard.converters.job import (
     total_counts,
     write_shards,
 )
-from tokenyard.converters.text import BadRecord, Split, TextOptions, group_splits, plan_texts, read_split
+from tokenyard.converters.text import (
+    BadRecord,
+    Split,
+    TextOptions,
+    group_splits,
+    place_in_file,
+    plan_texts,
+    read_split,
+)
 from tokenyard.corpus import destination, publish_manifest
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.registry import get_format
@@ -234,7 +242,7 @@ def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str,
                 yield record
                 continue
             if job.on_bad_record == "error":
-                raise DataError(f"{record}; mend it, or pass on_bad_record=skip (--on-bad-record skip)")
+                raise DataError(f"{_in_file(record)}; mend it, or pass on_bad_record=skip (--on-bad-record skip)")
             kind = f"bad:{record.kind}"
             counts[kind] = counts.get(kind, 0) + 1
             if _num_bad(counts) > job.max_bad_records:
@@ -251,10 +259,15 @@ def _limit_bad(results: Iterator[tuple[int, TaskOutput]], limit: int) -> Iterato
 
 
 def _too_many(limit: int, last: BadRecord | None) -> DataError:
-    seen = f"; the last: {last}" if last else ""
+    seen = f"; the last: {_in_file(last)}" if last else ""
     return DataError(
         f"more than {limit} bad records{seen}; mend the input, or raise max_bad_records (--max-bad-records)"
     )
+
+
+def _in_file(record: BadRecord) -> BadRecord:
+    """The record with the line that an editor would show, for a message: finding it reads the file up to there."""
+    return replace(record, place=place_in_file(record.place))
 
 
 def _num_bad(counts: Mapping[str, int]) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenyard.converters.text import BadRecord, Document, TextOptions, plan_splits, read_split
+from tokenyard.converters.text import BadRecord, Document, TextOptions, plan_texts, read_split
 
 Read = Callable[..., list[Document | BadRecord]]
 
@@ -16,7 +16,7 @@ def read() -> Read:
 
     def read_all(inputs: object, **options: object) -> list[Document | BadRecord]:
         checked = TextOptions(**options)  # type: ignore[arg-type]
-        splits = plan_splits(inputs, checked)  # type: ignore[arg-type]
+        splits = plan_texts(inputs, checked).splits  # type: ignore[arg-type]
         return [record for split in splits for record in read_split(split, checked)]
 
     return read_all

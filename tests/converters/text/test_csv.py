@@ -63,6 +63,9 @@ def test_cells_become_typed_fields_and_an_empty_one_is_null_where_null_is_allowe
         ("float64", "x", "could not convert string to float: 'x'"),
         ("bool", "yes", "expected bool, found 'yes'"),
         ("bytes", "a", "expected bytes, found 'a'"),
+        ("bytes", "1", "expected bytes, found '1'"),
+        ("int8", "128", "expected int8, found int 128"),
+        ("float32", "1e39", "expected float32, found float 1e+39"),
     ],
 )
 def test_a_cell_that_does_not_fit_is_a_bad_record(read, file, declared, cell, message):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tokenyard.converters.text import BadRecord, Document, TextOptions, line_in_file, plan_splits, read_split
+from tokenyard.converters.text import BadRecord, Document, TextOptions, place_in_file, plan_texts, read_split
 from tokenyard.errors import DataError
 
 
@@ -84,27 +84,27 @@ def test_splits_cover_the_file_at_line_starts_and_give_every_document_once_in_or
     lines = [json.dumps({"text": "é" * (n % 17)}, ensure_ascii=False).encode() for n in range(50)]
     path = file("a.jsonl", end.join(lines))
     options = TextOptions(split_bytes=split_bytes)
-    splits = plan_splits(path, options)
+    splits = plan_texts(path, options).splits
     assert [split.start for split in splits] == [0, *(split.stop for split in splits)][:-1]
     assert splits[-1].stop == path.stat().st_size
     documents = [document for split in splits for document in read_split(split, options)]
     assert [document.text for document in documents] == ["é" * (n % 17) for n in range(50)]
-    assert [line_in_file(document.place) for document in documents] == list(range(1, 51))
+    assert [place_in_file(document.place).number for document in documents] == list(range(1, 51))
 
 
 def test_a_document_in_a_later_split_says_from_where_its_line_is_counted(file):
     path = file("a.jsonl", b'{"text": "a"}\n{"text": "b"}\n{"text": 1}\n')
     options = TextOptions(split_bytes=15)
-    (_, second) = plan_splits(path, options)
+    (_, second) = plan_texts(path, options).splits
     (bad,) = read_split(second, options)
     assert f"{path}, line 1 after byte 28: 'text': expected a string, found int" == str(bad)
     assert bad.place.byte == 28
-    assert line_in_file(bad.place) == 3
+    assert str(place_in_file(bad.place)) == f"{path}, line 3"
 
 
 def test_a_file_that_changed_since_the_plan_is_refused(file):
     path = file("a.jsonl", b'{"text": "a"}\n')
-    (split,) = plan_splits(path, TextOptions())
+    (split,) = plan_texts(path, TextOptions()).splits
     path.write_bytes(b'{"text": "longer"}\n')
     with pytest.raises(DataError, match="has 19 bytes; the plan was made when it had 14"):
         list(read_split(split, TextOptions()))
@@ -125,6 +125,13 @@ def test_declared_fields_are_copied_with_their_types(read, file):
     ]
 
 
+def test_every_number_type_of_a_corpus_can_be_copied(read, file):
+    path = file("a.jsonl", b'{"text": "a", "f": 0.1, "h": 2, "u": 255, "i": -2147483648, "w": 18446744073709551615}\n')
+    fields = {"f": "float32", "h": "float16", "u": "uint8", "i": "int32", "w": "uint64?"}
+    (record,) = read(path, fields=fields)
+    assert record.fields == {"f": 0.1, "h": 2.0, "u": 255, "i": -(2**31), "w": 2**64 - 1}
+
+
 @pytest.mark.parametrize(
     ("declared", "value", "message"),
     [
@@ -137,6 +144,11 @@ def test_declared_fields_are_copied_with_their_types(read, file):
         ("string", '"\\ud800"', "surrogates not allowed"),
         ("bytes", '"a"', "expected bytes, found str 'a'"),
         ("bool", "0", "expected bool, found int 0"),
+        ("uint8", "256", "expected uint8, found int 256"),
+        ("uint8", "-1", "expected uint8, found int -1"),
+        ("float32", "1e39", "expected float32, found float 1e+39"),
+        ("float32", "16777217", "expected float32, found int 16777217"),
+        ("float16", "true", "expected float16, found bool True"),
     ],
 )
 def test_a_field_that_does_not_fit_its_type_is_a_bad_record(read, file, declared, value, message):

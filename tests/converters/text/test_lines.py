@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenyard.converters.text import lines
-from tokenyard.converters.text.lines import line_in_file, plan_lines, read_lines
+from tokenyard.converters.text.lines import place_in_file, plan_lines, read_lines
 from tokenyard.converters.text.options import TextOptions
 from tokenyard.converters.text.split import SourceFile
 
@@ -32,7 +32,7 @@ def test_any_bytes_any_reads_and_any_splits_give_the_same_lines(tmp_path_factory
     usual, lines._CHUNK = lines._CHUNK, chunk
     try:
         found = [item for split in plan_lines(file, options) for item in read_lines(split, options, keep_ends=True)]
-        numbers = [line_in_file(place) for place, _ in found]
+        numbers = [place_in_file(place).number for place, _ in found]
     finally:
         lines._CHUNK = usual
     assert [(place.byte, line) for place, line in found] == [

@@ -1,11 +1,12 @@
 import json
 import struct
 
+import numpy as np
 import pytest
-import zstandard
 
-from tokenyard.converters.text import BadRecord, TextOptions, plan_splits, read_split
+from tokenyard.converters.text import BadRecord, TextOptions, plan_texts, read_split
 from tokenyard.errors import DataError, StorageError
+from tokenyard.formats.shared.compression import LEVELS, compress
 
 COLUMNS = {"id": ("int", 8), "raw": ("bytes", None), "score": ("float32", 4), "text": ("str", None)}
 
@@ -38,7 +39,7 @@ def row(n):
 def mds(tmp_path):
     """Write an MDS folder; `forms` says which files each shard gets."""
 
-    def write(shards, columns=COLUMNS, forms=(), edit=lambda index: None):
+    def write(shards, columns=COLUMNS, forms=(), edit=lambda index: None, compression="zstd"):
         folder = tmp_path / "mds"
         folder.mkdir()
         described = []
@@ -50,14 +51,15 @@ def mds(tmp_path):
                 (folder / name).write_bytes(data)
             zipped = None
             if "zip" in form:
-                (folder / f"{name}.zstd").write_bytes(zstandard.compress(data))
-                zipped = {"basename": f"{name}.zstd", "bytes": 0, "hashes": {}}
+                packed = bytes(compress(np.frombuffer(data, np.uint8), compression))
+                (folder / f"{name}.{compression}").write_bytes(packed)
+                zipped = {"basename": f"{name}.{compression}", "bytes": len(packed), "hashes": {}}
             described.append(
                 {
                     "column_encodings": [encoding for encoding, _ in columns.values()],
                     "column_names": list(columns),
                     "column_sizes": [size for _, size in columns.values()],
-                    "compression": "zstd" if zipped else None,
+                    "compression": compression if zipped else None,
                     "format": "mds",
                     "hashes": [],
                     "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
@@ -95,6 +97,24 @@ def test_raw_and_compressed_side_by_side_count_once_and_either_alone_is_enough(t
     assert texts(str(folder.parent / "m*")) == TEXTS
 
 
+@pytest.mark.parametrize("compression", LEVELS)
+def test_shards_are_decompressed_as_the_index_says(texts, mds, compression):
+    def with_level(index):
+        index[0]["compression"] += ":1"
+
+    assert texts(mds(SHARDS, forms=["zip"] * 4, compression=compression, edit=with_level)) == TEXTS
+
+
+@pytest.mark.parametrize("compression", LEVELS)
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_shard_that_decompresses_to_another_size_than_promised_is_an_error(read, mds, compression, change):
+    def lie(index):
+        index[0]["raw_data"]["bytes"] += change
+
+    with pytest.raises(DataError, match=r"shard\.00000\.mds\.\w+: .*(bytes were promised|it says \d+ bytes, expected)"):
+        read(mds([ROWS], forms=["zip"], compression=compression, edit=lie))
+
+
 def test_text_that_is_not_utf_8_is_a_bad_record_with_shard_and_sample(read, mds):
     records = read(mds([[row(1), row(2) | {"text": b"\xff"}]]))
     assert isinstance(records[1], BadRecord)
@@ -107,7 +127,7 @@ def test_a_sample_above_the_limit_is_a_bad_record_and_the_next_is_read(read, mds
 
 
 def test_fewer_samples_than_promised_is_an_error_with_both_numbers(read, mds):
-    with pytest.raises(DataError, match=r"shard\.00000\.mds: the index promises 100 samples, the shard holds 97"):
+    with pytest.raises(DataError, match=r"shard\.00000\.mds: index\.json .* promises 100 samples, the shard holds 97"):
         read(mds([[row(n) for n in range(97)]], edit=lambda index: index[0].update(samples=100)))
 
 
@@ -119,24 +139,37 @@ def test_a_missing_column_is_an_error_that_names_those_there(read, mds):
 def test_pickles_are_refused_where_they_would_be_read_and_passed_over_elsewhere(read, texts, mds):
     folder = mds([[{"p": b"pickle", "text": b"a"}]], columns={"p": ("pkl", None), "text": ("str", None)})
     assert texts(folder) == ["a"]
-    with pytest.raises(DataError, match=r"column 'p' is pickled \(pkl\); unpickling runs code, and is refused"):
+    with pytest.raises(
+        DataError, match=r"column 'p' of shard shard\.00000\.mds: pickled objects, which tokenyard never"
+    ):
         read(folder, fields={"p": "bytes"})
-    with pytest.raises(DataError, match=r"column 'p' is pickled"):
+    with pytest.raises(DataError, match=r"column 'p' .*: pickled objects"):
         read(folder, text_field="p")
 
 
-def test_an_encoding_that_is_not_read_is_named(read, mds):
-    folder = mds([[{"text": b"a"}]], columns={"text": ("jpeg", None)})
-    with pytest.raises(DataError, match=r"column 'text' has encoding 'jpeg'; read here are str, bytes and scalars"):
-        read(folder)
+@pytest.mark.parametrize(
+    ("text", "other", "message"),
+    [
+        ("jpeg", "str", r"column 'text' of shard shard\.00000\.mds: the encoding jpeg; a text is str or bytes"),
+        ("str", "ndarray:uint8", "column 'x' .*: the encoding ndarray:uint8; arrays are not copied from texts"),
+        ("str", "mp3", "column 'x' .*: the encoding mp3, which has no type here"),
+    ],
+)
+def test_an_encoding_that_is_not_read_is_named(read, mds, text, other, message):
+    folder = mds([[{"text": b"a", "x": b""}]], columns={"text": (text, None), "x": (other, None)})
+    with pytest.raises(DataError, match=message):
+        read(folder, fields={"x": "string"})
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[:-1], r"the index promises \d+ bytes, the shard has \d+"),
-        (lambda data: data[:4] + b"\xff" * 4 + data[8:], "the table of offsets does not fit"),
-        (lambda data: data[:8] + b"\0" * 4 + data[12:], "the table of offsets does not fit"),
+        (lambda data: data[:-1], r"\d+ bytes, expected \d+; the file was cut or replaced"),
+        (
+            lambda data: data[:4] + b"\xff" * 4 + data[8:],
+            r"sample 1 begins at byte \d+, but not before byte 42949",
+        ),
+        (lambda data: data[:8] + b"\0" * 4 + data[12:], r"sample 1 begins at byte 0, but not before byte \d+ it could"),
     ],
 )
 def test_damaged_shards_are_errors(read, mds, damage, message):
@@ -162,7 +195,7 @@ def test_sizes_that_leave_the_sample_are_an_error(read, mds):
     (begin,) = struct.unpack_from("<I", data, 4)
     struct.pack_into("<I", data, begin, 10_000)
     path.write_bytes(data)
-    with pytest.raises(DataError, match=r"sample 0: expected \d+ bytes by its sizes, found \d+"):
+    with pytest.raises(DataError, match=r"sample 0 has \d+ bytes, its columns take \d+"):
         read(folder)
 
 
@@ -176,20 +209,20 @@ def test_a_missing_shard_is_an_error_that_names_both_its_files(read, mds):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 1}, "shard 0: expected format mds, version 2; found mds, 1"),
-        ({"column_sizes": []}, "column_names, column_encodings and column_sizes differ in length"),
-        ({"raw_data": {"basename": "../x.mds", "bytes": 1}}, r"the file name '\.\./x\.mds' leads out of the folder"),
-        ({"raw_data": None}, "not described as MDS shards are"),
+        ({"version": 1}, r"shards\[0\]: format 'mds' version 1, tokenyard reads mds version 2"),
+        ({"column_sizes": []}, r"shards\[0\]: column_names, column_encodings and column_sizes differ in length"),
+        ({"raw_data": {"basename": "../x.mds", "bytes": 1}}, r"\.\./x\.mds"),
+        ({"raw_data": None}, r"shards\[0\]: .*NoneType"),
     ],
 )
 def test_an_index_that_is_not_as_it_should_be_is_an_error(mds, change, message):
     with pytest.raises(DataError, match=message):
-        plan_splits(mds([ROWS], edit=lambda index: index[0].update(change)), TextOptions())
+        plan_texts(mds([ROWS], edit=lambda index: index[0].update(change)), TextOptions())
 
 
 def test_splits_of_mds_depend_on_the_shards_alone(mds):
     folder = mds(SHARDS)
     options = TextOptions(split_bytes=1)
-    splits = plan_splits(folder, options)
+    splits = plan_texts(folder, options).splits
     assert [(split.start, split.stop) for split in splits] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert [document.text for split in splits for document in read_split(split, options)] == TEXTS

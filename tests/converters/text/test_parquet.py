@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenyard.converters.text import BadRecord, TextOptions, plan_splits, read_split
+from tokenyard.converters.text import BadRecord, TextOptions, plan_texts, read_split
 from tokenyard.errors import DataError
 
 
@@ -23,7 +23,7 @@ def test_rows_come_in_order_whatever_the_row_groups_and_splits(parquet):
     path = parquet({"text": [f"row {n}" for n in range(1_000)], "other": range(1_000)}, row_group_size=70)
     for split_bytes in (1, 2_000, 1 << 30):
         options = TextOptions(split_bytes=split_bytes)
-        splits = plan_splits(path, options)
+        splits = plan_texts(path, options).splits
         assert len(splits) == {1: 15, 1 << 30: 1}.get(split_bytes, len(splits))
         documents = [document for split in splits for document in read_split(split, options)]
         assert [document.text for document in documents] == [f"row {n}" for n in range(1_000)]
@@ -96,7 +96,7 @@ def test_a_file_compressed_as_a_whole_is_read_in_one_split(texts, parquet):
     packed = path.with_suffix(".parquet.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert texts(packed, split_bytes=1) == ["a", "b", "c"]
-    assert len(plan_splits(packed, TextOptions(split_bytes=1))) == 1
+    assert len(plan_texts(packed, TextOptions(split_bytes=1)).splits) == 1
 
 
 def test_a_damaged_page_is_an_error_with_its_row_group(read, parquet):
@@ -112,7 +112,7 @@ def test_a_cut_file_is_an_error(parquet, size):
     path = parquet({"text": ["a"] * 100})
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(DataError, match=r"a\.parquet: not a whole Parquet file"):
-        plan_splits(path, TextOptions())
+        plan_texts(path, TextOptions())
 
 
 def test_a_file_without_rows_has_no_documents(texts, parquet):
@@ -124,7 +124,7 @@ def test_a_dictionary_that_expands_to_gigabytes_takes_little_memory(read, parque
     path = parquet({"text": pa.array([one] * 5_000).dictionary_encode()})
     assert path.stat().st_size < 200_000
     options = TextOptions()
-    (split,) = plan_splits(path, options)
+    (split,) = plan_texts(path, options).splits
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     assert sum(len(document.text) for document in read_split(split, options)) == 500_000_000

@@ -4,10 +4,8 @@ import pickle
 import pytest
 
 from tokenyard.converters.text import (
-    TextInputWarning,
     TextOptions,
     group_splits,
-    plan_splits,
     plan_texts,
     read_split,
 )
@@ -55,17 +53,18 @@ def test_a_file_named_twice_is_refused(tree):
     with pytest.raises(
         ConfigError, match=r"b\.jsonl: named by more than one input; its documents would be taken twice"
     ):
-        plan_splits([tree / "b.jsonl", tree], TextOptions())
+        plan_texts([tree / "b.jsonl", tree], TextOptions())
 
 
-def test_a_listed_file_of_unknown_kind_is_an_error_and_one_in_a_folder_a_warning(texts, tree, file):
+def test_a_listed_file_of_unknown_kind_is_an_error_and_one_in_a_folder_is_noted(texts, tree, file):
     path = file("a/readme.rst", b"hello")
     with pytest.raises(ConfigError, match=r"readme\.rst: nothing tells its kind; known are \.txt, .*or set `kind`"):
-        plan_splits([path], TextOptions())
-    with pytest.warns(TextInputWarning, match=r"left out .*readme\.rst"):
-        splits = plan_splits(tree, TextOptions())
-    assert len(splits) == len(IN_ORDER)
-    assert [note.kind for note in plan_texts(tree, TextOptions()).notes] == ["unknown_kind"]
+        plan_texts([path], TextOptions())
+    plan = plan_texts(tree, TextOptions())
+    assert len(plan.splits) == len(IN_ORDER)
+    (note,) = plan.notes
+    assert note.kind == "unknown_kind"
+    assert note.message.startswith(f"left out {path}: nothing tells its kind")
     assert texts(path, kind="txt") == ["hello"]
 
 
@@ -81,13 +80,13 @@ def test_a_listed_file_of_unknown_kind_is_an_error_and_one_in_a_folder_a_warning
 def test_inputs_that_name_nothing_are_errors(tmp_path, name, error, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(error, match=message):
-        plan_splits(name if "://" in name else tmp_path / name, TextOptions())
+        plan_texts(name if "://" in name else tmp_path / name, TextOptions())
 
 
 def test_a_folder_without_any_known_kind_is_an_error(tmp_path, file):
     file("a.rst", b"x")
     with pytest.raises(ConfigError, match=r"no file of a known kind among 1: left out .*a\.rst"):
-        plan_splits(tmp_path, TextOptions())
+        plan_texts(tmp_path, TextOptions())
 
 
 def test_linked_files_are_read_and_linked_folders_are_not(texts, tmp_path, file):
@@ -101,14 +100,14 @@ def test_linked_files_are_read_and_linked_folders_are_not(texts, tmp_path, file)
 
 def test_splits_are_small_picklable_and_the_same_each_time(tree):
     options = TextOptions(split_bytes=10)
-    splits = plan_splits(tree, options)
-    assert splits == plan_splits(tree, options)
+    splits = plan_texts(tree, options).splits
+    assert splits == plan_texts(tree, options).splits
     assert pickle.loads(pickle.dumps(splits)) == splits
     assert hash(splits)
 
 
 def test_neighbouring_splits_are_grouped_by_bytes_in_order(tree):
-    splits = plan_splits(tree, TextOptions())
+    splits = plan_texts(tree, TextOptions()).splits
     groups = group_splits(splits, 60)
     assert [split for group in groups for split in group] == list(splits)
     assert len(groups) < len(splits)
@@ -131,8 +130,9 @@ def test_a_kind_can_be_forced_on_files_of_any_name(texts, file):
         ({"split_bytes": -1}, "split_bytes: expected at least 1; found -1"),
         (
             {"fields": {"n": "int"}},
-            r"field 'n': expected a type out of string, bytes, bool, int64, float64.*found 'int'",
+            "field 'n': unknown field type 'int': expected one of int8, int16, int32, int64, uint8, .* string or bytes",
         ),
+        ({"fields": {"n": "uint8[]"}}, r"field 'n': 'uint8\[\]' is a list; only numbers, string and bytes are copied"),
         ({"fields": {"text": "string"}}, "'text' is the text itself; it can't be copied as a field too"),
     ],
 )
@@ -143,12 +143,12 @@ def test_options_that_make_no_sense_are_refused(options, message):
 
 def test_mds_can_not_be_forced_on_another_file(file):
     with pytest.raises(ConfigError, match=r"a\.jsonl: expected an MDS folder or its index\.json"):
-        plan_splits(file("a.jsonl", b"{}"), TextOptions(kind="mds"))
+        plan_texts(file("a.jsonl", b"{}"), TextOptions(kind="mds"))
 
 
 def test_an_unreadable_file_is_named(file):
     path = file("a.jsonl", b'{"text": "a"}\n')
-    (split,) = plan_splits(path, TextOptions())
+    (split,) = plan_texts(path, TextOptions()).splits
     path.unlink()
     with pytest.raises(StorageError, match=r"a\.jsonl: can't be read: No such file"):
         list(read_split(split, TextOptions()))

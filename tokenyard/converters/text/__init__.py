@@ -1,9 +1,9 @@
 """Documents out of text files: planned into splits, read in order, with every bad record in its place."""
 
 from tokenyard.converters.text.document import BadKind, BadRecord, Document, FieldValue, Place
-from tokenyard.converters.text.lines import line_in_file
+from tokenyard.converters.text.lines import place_in_file
 from tokenyard.converters.text.options import TextOptions
-from tokenyard.converters.text.plan import Note, TextInputWarning, TextPlan, plan_splits, plan_texts
+from tokenyard.converters.text.plan import Note, TextPlan, plan_texts
 from tokenyard.converters.text.read import read_split
 from tokenyard.converters.text.split import Split, group_splits
 
@@ -15,12 +15,10 @@ __all__ = [
     "Note",
     "Place",
     "Split",
-    "TextInputWarning",
     "TextOptions",
     "TextPlan",
     "group_splits",
-    "line_in_file",
-    "plan_splits",
+    "place_in_file",
     "plan_texts",
     "read_split",
 ]

@@ -74,8 +74,11 @@ def open_stream(split: Split) -> Iterator[ByteStream]:
 
 
 @contextmanager
-def open_seekable(split: Split) -> Iterator[BinaryIO]:
-    """Open a split's file for random access; a compressed one goes through a temporary file first."""
+def open_seekable(split: Split, num_bytes: int | None = None) -> Iterator[BinaryIO]:
+    """Open a split's file for random access; a compressed one goes through a temporary file first.
+
+    DataError when that gives another number of bytes than `num_bytes`.
+    """
     with open_stream(split) as stream:
         if split.compression == "none":
             yield cast(BinaryIO, stream)
@@ -83,6 +86,14 @@ def open_seekable(split: Split) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as copy:
             while data := stream.read(_COPY_BYTES):
                 copy.write(data)
+                if num_bytes is not None and copy.tell() > num_bytes:
+                    break
+            if num_bytes is not None and copy.tell() != num_bytes:
+                found = "more than that" if copy.tell() > num_bytes else f"{copy.tell()}"
+                raise DataError(
+                    f"{split.path}: {num_bytes} bytes were promised after decompression, {split.compression} gives "
+                    f"{found}; restore it"
+                )
             copy.seek(0)
             yield cast(BinaryIO, copy)
 

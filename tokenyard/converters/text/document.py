@@ -28,7 +28,7 @@ class Place:
     """Where a record stands.
 
     `number` counts lines from 1, rows and samples from 0. In a split that begins inside a file, lines are
-    counted from byte `origin`; `converters.text.lines.line_in_file` turns that into the line of the file.
+    counted from byte `origin`; `converters.text.lines.place_in_file` turns that into the line of the file.
     `byte` is where the record begins in the (decompressed) file, where that is known.
     """
 

@@ -1,39 +1,24 @@
-"""Field types as they are declared, such as `int64` or `string?`, and the values that fit them.
-
-A type is one of `string`, `bytes`, `bool`, `int64`, `float64`; `?` behind it allows null and absence.
-"""
+"""The types that copied fields are declared with (those of a corpus, but for lists), and the values that fit them."""
 
 import math
-from dataclasses import dataclass
 
 from tokenyard.converters.text.document import FieldValue
-from tokenyard.errors import ConfigError
+from tokenyard.errors import ConfigError, SchemaError
+from tokenyard.schema import FieldType
+from tokenyard.values import exact_number
 
-TYPES = ("string", "bytes", "bool", "int64", "float64")
-_INT64 = range(-(2**63), 2**63)
 _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FieldType:
-    """A declared type: its name out of `TYPES`, and whether null fits."""
-
-    name: str
-    nullable: bool
-
-    def __str__(self) -> str:
-        return self.name + "?" * self.nullable
-
-
 def parse_type(field: str, declared: str) -> FieldType:
-    """Read a declaration such as `float64?`; ConfigError when there is no such type."""
-    name = declared.removesuffix("?")
-    if name not in TYPES:
-        raise ConfigError(
-            f"field {field!r}: expected a type out of {', '.join(TYPES)}, with ? behind it when null is allowed; "
-            f"found {declared!r}"
-        )
-    return FieldType(name=name, nullable=declared.endswith("?"))
+    """Read a declaration such as `float32?`; ConfigError when there is no such type, and for lists."""
+    try:
+        kind = FieldType.parse(declared)
+    except SchemaError as error:
+        raise ConfigError(f"field {field!r}: {error}") from None
+    if kind.is_list:
+        raise ConfigError(f"field {field!r}: {declared!r} is a list; only numbers, string and bytes are copied")
+    return kind
 
 
 def fit(value: object, kind: FieldType) -> FieldValue:
@@ -48,12 +33,13 @@ def fit(value: object, kind: FieldType) -> FieldValue:
             return value
         case "string", bytes():
             return value.decode()
-        case ("bytes", bytes() as same) | ("bool", bool() as same) | ("float64", float() as same):
-            return same
-        case "int64", int() if not isinstance(value, bool) and value in _INT64:
+        case "bytes", bytes():
             return value
-        case "float64", int() if not isinstance(value, bool) and abs(value) <= 2**53:
-            return float(value)
+    if not kind.is_binary:
+        try:
+            return exact_number(kind, value)
+        except SchemaError:
+            pass  # said below, with the type that was found
     raise ValueError(f"expected {kind}, found {type(value).__name__} {_short(value)}")
 
 
@@ -65,13 +51,17 @@ def fit_text(cell: str, kind: FieldType) -> FieldValue:
         return None
     if kind.name == "bool" and cell in _TRUE + _FALSE:
         return cell in _TRUE
-    if kind.name == "int64" and cell.isascii() and cell.removeprefix("-").isdigit() and len(cell) <= 20:
+    if kind.dtype.kind in "iu" and not kind.is_binary and _is_integer(cell):
         return fit(int(cell), kind)
-    if kind.name == "float64":
+    if kind.dtype.kind == "f":
         number = float(cell)
         if math.isfinite(number) or cell.strip().lower().lstrip("+-").startswith(("inf", "nan")):
-            return number
+            return fit(number, kind)
     raise ValueError(f"expected {kind}, found {_short(cell)}")
+
+
+def _is_integer(cell: str) -> bool:
+    return cell.isascii() and cell.removeprefix("-").isdigit() and len(cell) <= 20
 
 
 def _short(value: object) -> str:

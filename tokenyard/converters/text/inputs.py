@@ -6,15 +6,18 @@ folders are not followed. A folder with an MDS `index.json` stands for that data
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import PurePath
 
-from tokenyard.converters.text.mds_index import is_mds_index
+from tokenyard.converters.text.compression import open_raw
 from tokenyard.errors import ConfigError, StorageError
 
 INDEX = "index.json"
+_MDS = re.compile(rb'"format"\s*:\s*"mds"')
+_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +85,11 @@ def _folder(folder: str) -> Iterator[InputPath]:
 
 
 def _is_index(path: str) -> bool:
-    return os.path.basename(path) == INDEX and os.path.isfile(path) and is_mds_index(path)
+    """Say whether a file named index.json lists MDS shards, by its beginning."""
+    if os.path.basename(path) != INDEX or not os.path.isfile(path):
+        return False
+    with open_raw(path) as file:
+        return _MDS.search(file.read(_HEAD_BYTES)) is not None
 
 
 def _sorted(paths: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ A line ends with \n, \r\n or \r, and nothing else. All three are safe in JSONL, 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO, cast
 
 from tokenyard.converters.text.compression import ByteStream, open_raw, open_stream
@@ -59,14 +60,13 @@ def read_lines(
         yield place, line if keep_ends else line.rstrip(b"\r\n")
 
 
-def line_in_file(place: Place) -> int:
-    """Return the line's number in its file, from 1, by counting the lines in front of the split."""
-    before = 0
-    if place.origin:
-        with open_raw(place.path) as file:
-            chunks = _limited(file, place.origin)
-            before = sum(1 for _ in _split_lines(chunks, 0, place.origin))
-    return before + place.number
+def place_in_file(place: Place) -> Place:
+    """Return the same place with its line counted from the file's first, by reading what is in front of the split."""
+    if not place.origin:
+        return place
+    with open_raw(place.path) as file:
+        before = sum(1 for _ in _split_lines(_limited(file, place.origin), 0, 0))
+    return replace(place, number=before + place.number, origin=0)
 
 
 def _chunks(split: Split) -> Iterator[bytes]:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tokenyard.converters.text.fields import FieldType, parse_type
+from tokenyard.converters.text.fields import parse_type
 from tokenyard.errors import ConfigError
+from tokenyard.schema import FieldType
 
 Kind = Literal["txt", "jsonl", "csv", "parquet", "mds", "tar"]
 MIB = 1 << 20

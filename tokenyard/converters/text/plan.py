@@ -4,7 +4,6 @@ It depends on the inputs and the options alone, never on the number of workers.
 """
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,10 +17,6 @@ from tokenyard.errors import ConfigError, StorageError
 
 Inputs = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 NoteKind = Literal["unknown_kind", "compressed_against_name"]
-
-
-class TextInputWarning(UserWarning):
-    """Something about the inputs that the user should know: a file left out, a name that lies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +36,8 @@ class TextPlan:
     notes: tuple[Note, ...]
 
 
-def plan_splits(inputs: Inputs, options: TextOptions) -> tuple[Split, ...]:
-    """Return the splits of all inputs; reading them in order gives all documents in order.
-
-    Warns (TextInputWarning) of files left out because nothing tells their kind, and of names that claim another
-    compression than the bytes. See `plan_texts` for the errors.
-    """
-    plan = plan_texts(inputs, options)
-    for kind in sorted({note.kind for note in plan.notes}):
-        notes = [note for note in plan.notes if note.kind == kind]
-        more = f" (and {len(notes) - 3} more files)" if len(notes) > 3 else ""
-        warnings.warn("; ".join(note.message for note in notes[:3]) + more, TextInputWarning, stacklevel=2)
-    return plan.splits
-
-
 def plan_texts(inputs: Inputs, options: TextOptions) -> TextPlan:
-    """Return the plan without warning.
+    """Return the plan; reading its splits in order gives all documents in order.
 
     StorageError for inputs that name no file, ConfigError for a listed file of unknown kind, and for folders and globs
     without a single file of a known one; DataError for files that their kind can't be planned from.

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from tokenyard.converters.text.document import BadKind, BadRecord, Document, FieldValue, Place
-from tokenyard.converters.text.fields import FieldType, fit
+from tokenyard.converters.text.fields import fit
 from tokenyard.converters.text.options import TextOptions
+from tokenyard.schema import FieldType
 
 Fit = Callable[..., FieldValue]
-_TEXT = FieldType(name="string", nullable=False)
+_TEXT = FieldType("string")
 
 
 class RecordReader:

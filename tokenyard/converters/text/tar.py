@@ -1,13 +1,13 @@
 """Tars of samples, as WebDataset writes them: members of one key, next to each other, are a sample.
 
-A member's key is its path up to the first dot of its file name, its extension the rest. The text is the member
-`txt` (or `tar_member`), else the text field of the member `json`; each may have `.gz` and the like behind it. Fields
-come from the `json` member.
+Members and keys are found by what reads corpora in tars (``formats/webdataset``), here out of a stream: a tar without
+its end, data behind it, and a key that comes back later are errors. The text is the member `txt` (or `tar_member`),
+else the text field of the member `json`; each may have `.gz` and the like behind it. Fields come from the `json`
+member.
 """
 
 import io
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterator
 
 from tokenyard.converters.text.compression import HEAD_BYTES, SUFFIXES, detect_compression, open_stream
 from tokenyard.converters.text.decompress import DecompressedStream
@@ -17,7 +17,9 @@ from tokenyard.converters.text.lines import BOM
 from tokenyard.converters.text.options import TextOptions
 from tokenyard.converters.text.records import RecordReader, check_text
 from tokenyard.converters.text.split import SourceFile, Split, TextSource
-from tokenyard.converters.text.tar_members import Member, tar_members
+from tokenyard.formats.webdataset.samples import keyed
+from tokenyard.formats.webdataset.tar import Member, read_member, walk
+from tokenyard.formats.webdataset.tar_source import StreamSource
 
 _JSON = "json"
 
@@ -28,56 +30,86 @@ def plan(file: SourceFile, options: TextOptions) -> list[Split]:
 
 
 def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
-    """Yield a document a sample; one without text is a BadRecord that names the extensions it has."""
+    """Yield a document a sample; one without text is a BadRecord that names the extensions it has.
+
+    DataError when the tar is damaged, has no end, or has a sample's members in two places. All keys stay in memory.
+    """
     records = RecordReader(options)
     with open_stream(split) as stream:
-        members = (member for member in tar_members(stream, split.path) if not _hidden(member.name))
-        for key, group in groupby(members, key=lambda member: _key_and_extension(member.name)[0]):
-            yield _sample(key, group, split.path, options, records)
+        source = StreamSource(stream.read)
+        sample: _Sample | None = None
+        strays: list[BadRecord] = []  # of the sample that they stand in or behind
+        for key, extension, member in keyed(walk(source, split.path), split.path):
+            if not key:
+                if not _hidden(member.name):
+                    strays.append(_stray(member, split.path))
+                continue
+            if sample is None or key != sample.key:
+                yield from _finished(sample, strays)
+                sample, strays = _Sample(key, split.path, options, records), []
+            sample.add(member, _uncompressed(extension), source)
+        yield from _finished(sample, strays)
+
+
+def _finished(sample: "_Sample | None", strays: list[BadRecord]) -> Iterator[Document | BadRecord]:
+    if sample is not None:
+        yield sample.document()
+    yield from strays
+
+
+def _stray(member: Member, path: str) -> BadRecord:
+    place = Place(path=path, unit="member", name=member.name, byte=member.start)
+    return BadRecord(kind="missing_text", place=place, message="a file without an extension belongs to no sample")
 
 
 def _hidden(name: str) -> bool:
-    return name.rsplit("/", 1)[-1].startswith(".")
+    return name.rpartition("/")[2].startswith(".")
 
 
-def _key_and_extension(name: str) -> tuple[str, str]:
-    """Split a member's name at the first dot of its last part; the extension without compression suffixes."""
-    folder, slash, base = name.removeprefix("./").rpartition("/")
-    stem, _, extension = base.partition(".")
+def _uncompressed(extension: str) -> str:
     for suffix in SUFFIXES:
         extension = extension.removesuffix(suffix)
-    return folder + slash + stem, extension
+    return extension
 
 
-def _sample(
-    key: str, members: Iterable[Member], path: str, options: TextOptions, records: RecordReader
-) -> Document | BadRecord:
-    """Read the members that matter of one sample; all are walked through, whatever is found."""
-    place = Place(path=path, unit="member", name=key)
-    contents: dict[str, bytes] = {}
-    extensions: list[str] = []
-    fault: BadRecord | None = None
-    text_member = options.tar_member or "txt"
-    for member in members:
-        _, extension = _key_and_extension(member.name)
-        if extension in (text_member, _JSON):
-            place = Place(path=path, unit="member", name=member.name, byte=member.byte)
-            data = _content(member, place, options.max_document_bytes)
-            if extension in contents:
-                message = f"sample {key!r} has more than one {extension!r} member"
-                fault = fault or BadRecord(kind="duplicate_key", place=place, message=message)
-            elif isinstance(data, BadRecord):
-                fault = fault or data
-            else:
-                contents[extension] = data
-        extensions.append(extension)
-    if fault is not None:
-        return fault
-    if text_member not in contents and (options.tar_member is not None or _JSON not in contents):
-        shown = ", ".join(map(repr, extensions))
-        message = f"sample {key!r} has no {text_member!r} member; its extensions are {shown} (see tar_member)"
-        return BadRecord(kind="missing_text", place=place, message=message)
-    return _document(contents, text_member, place, options, records)
+class _Sample:
+    """What has been read of one sample: the members that matter, and the first fault."""
+
+    def __init__(self, key: str, path: str, options: TextOptions, records: RecordReader) -> None:
+        self.key = key
+        self._path, self._options, self._records = path, options, records
+        self._text_member = (options.tar_member or "txt").lower()
+        self._place = Place(path=path, unit="member", name=key)
+        self._contents: dict[str, bytes] = {}
+        self._extensions: list[str] = []
+        self._fault: BadRecord | None = None
+
+    def add(self, member: Member, extension: str, source: StreamSource) -> None:
+        """Take a member, and read it if it holds the text or the fields."""
+        self._extensions.append(extension)
+        if extension not in (self._text_member, _JSON):
+            return
+        self._place = place = Place(path=self._path, unit="member", name=member.name, byte=member.start)
+        data = _content(member, source, place, self._options.max_document_bytes)
+        if extension in self._contents:
+            message = f"sample {self.key!r} has more than one {extension!r} member"
+            self._fault = self._fault or BadRecord(kind="duplicate_key", place=place, message=message)
+        elif isinstance(data, BadRecord):
+            self._fault = self._fault or data
+        else:
+            self._contents[extension] = data
+
+    def document(self) -> Document | BadRecord:
+        """Return the document, once all members have been added; or the fault."""
+        if self._fault is not None:
+            return self._fault
+        if self._text_member not in self._contents and (self._options.tar_member or _JSON not in self._contents):
+            shown = ", ".join(map(repr, self._extensions))
+            message = (
+                f"sample {self.key!r} has no {self._text_member!r} member; its extensions are {shown} (see tar_member)"
+            )
+            return BadRecord(kind="missing_text", place=self._place, message=message)
+        return _document(self._contents, self._text_member, self._place, self._options, self._records)
 
 
 def _document(
@@ -95,11 +127,11 @@ def _document(
     return text if isinstance(text, BadRecord) else records.with_fields(text, record, place)
 
 
-def _content(member: Member, place: Place, limit: int) -> bytes | BadRecord:
+def _content(member: Member, source: StreamSource, place: Place, limit: int) -> bytes | BadRecord:
     """Return a member's decompressed bytes; what is above `limit` is not read whole."""
-    if member.num_bytes > limit:
-        return _too_long(place, f"{member.num_bytes}", limit)
-    data = member.read()
+    if member.size > limit:
+        return _too_long(place, f"{member.size}", limit)
+    data = read_member(source, member, place.path)
     compression = detect_compression(data[:HEAD_BYTES], str(place)) if data else "none"
     if compression == "none":
         return data

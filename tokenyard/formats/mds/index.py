@@ -120,6 +120,8 @@ def _shard(i: int, entry: Any, problems: list[str]) -> MdsShard | None:
         if entry["format"] != "mds" or entry["version"] != _VERSION:
             raise ValueError(f"format {entry['format']!r} version {entry['version']!r}, tokenyard reads mds version 2")
         names, encodings, sizes = entry["column_names"], entry["column_encodings"], entry["column_sizes"]
+        if not len(names) == len(encodings) == len(sizes):
+            raise ValueError("column_names, column_encodings and column_sizes differ in length")
         columns = tuple(
             MdsColumn(name=_text(n), encoding=_text(e), size=None if s is None else _count(s, "column_sizes"))
             for n, e, s in zip(names, encodings, sizes, strict=True)

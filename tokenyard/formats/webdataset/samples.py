@@ -10,7 +10,7 @@ extension.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,10 +57,16 @@ class TarSelection:
     chosen: bool = False
 
 
-def group(members: Iterable[Member], where: str) -> Samples:
-    """Members as samples. Raises DataError for keys and extensions that come twice."""
-    samples: list[Sample] = []
-    strays: list[str] = []
+class Keyed(NamedTuple):
+    """A member with its sample's key and its extension; both are empty for a file that belongs to no sample."""
+
+    key: str
+    extension: str
+    member: Member
+
+
+def keyed(members: Iterable[Member], where: str) -> Iterator[Keyed]:
+    """Members with their keys, without webdataset's own. Raises DataError for a key that comes back later."""
     seen: set[str] = set()
     last: str | None = None
     for member in members:
@@ -69,9 +75,9 @@ def group(members: Iterable[Member], where: str) -> Samples:
         if _META.match(member.name):
             continue
         if not dot or not stem:
-            strays.append(member.name)
+            yield Keyed("", "", member)
             continue
-        key, extension = folder + slash + stem, extension.lower()
+        key = folder + slash + stem
         if key != last:
             if key in seen:
                 raise DataError(
@@ -79,8 +85,20 @@ def group(members: Iterable[Member], where: str) -> Samples:
                     "webdataset would make two samples of them: pack the tar again, sorted by name (--sort=name)"
                 )
             seen.add(key)
-            samples.append(Sample(key, {}))
             last = key
+        yield Keyed(key, extension.lower(), member)
+
+
+def group(members: Iterable[Member], where: str) -> Samples:
+    """Members as samples. Raises DataError for keys and extensions that come twice."""
+    samples: list[Sample] = []
+    strays: list[str] = []
+    for key, extension, member in keyed(members, where):
+        if not key:
+            strays.append(member.name)
+            continue
+        if not samples or key != samples[-1].key:
+            samples.append(Sample(key, {}))
         found = samples[-1].members
         if extension in found:
             raise DataError(f"{where}: sample {key!r} has two members .{extension}; remove one, and pack the tar again")

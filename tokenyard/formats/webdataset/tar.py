@@ -12,13 +12,15 @@ Layout: https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, "us
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.webdataset.tar_source import BufferSource, TarSource
 from tokenyard.rows import Array, Offsets
 
 BLOCK = 512
@@ -27,6 +29,7 @@ _ZEROS = bytes(BLOCK)
 #: What fits the header's name, and its eleven octal digits.
 MAX_NAME = 100
 MAX_MEMBER_BYTES = 8**11 - 1
+_MAX_EXTENSION_BYTES = 1 << 20
 
 _NAME, _SIZE, _SUM, _FLAG, _MAGIC, _PREFIX = slice(0, 100), slice(124, 136), slice(148, 156), 156, 257, slice(345, 500)
 _MODE, _NOBODY, _NO_TIME = b"0000444", b"0000000", b"00000000000"
@@ -79,58 +82,79 @@ class Member(NamedTuple):
 
 def members(buffer: Bytes, where: str) -> list[Member]:
     """The regular files of a tar, in order. Raises DataError, naming ``where`` and the byte, unless it is whole."""
-    return _Walk(buffer, where).members(None)
+    return list(walk(BufferSource(buffer), where))
 
 
 def first_members(buffer: Bytes, where: str, count: int) -> list[Member]:
-    """The first ``count`` regular files or somewhat more, or all; the tar behind them is not looked at."""
-    return _Walk(buffer, where).members(count)
+    """The first ``count`` regular files, or all; the tar behind them is not looked at."""
+    return list(islice(walk(BufferSource(buffer), where), count))
+
+
+def walk(source: TarSource, where: str) -> Iterator[Member]:
+    """The regular files of a tar, each as soon as its header is read; the errors are those of ``members``.
+
+    Out of a stream, a member's bytes can be read (``read_member``) until the next one is asked for.
+    """
+    return _Walk(source, where).members()
+
+
+def read_member(source: TarSource, member: Member, where: str) -> bytes:
+    """A member's bytes. Raises DataError when the tar ends inside."""
+    data = source.read(member.start, member.size)
+    if len(data) < member.size:
+        raise _cut(member, source, where)
+    return data
+
+
+def _cut(member: Member, source: TarSource, where: str) -> DataError:
+    return DataError(
+        f"{where}: ends inside the member {member.name!r}, whose {member.size} bytes begin at byte {member.start}; "
+        f"the tar has {source.num_bytes}. It was cut: make it again, its last samples are lost"
+    )
 
 
 class _Walk:
-    def __init__(self, buffer: Bytes, where: str) -> None:
-        self._buffer = buffer
-        self._view = buffer.data
+    def __init__(self, source: TarSource, where: str) -> None:
+        self._source = source
         self._where = where
-        self._found: list[Member] = []
+        self._num_found = 0
         #: What extended headers say of the next member.
         self._pax: dict[str, str] = {}
 
-    def members(self, count: int | None) -> list[Member]:
-        position, total, view = 0, len(self._buffer), self._view
-        while count is None or len(self._found) < count:
-            header = view[position : position + BLOCK].tobytes()
+    def members(self) -> Iterator[Member]:
+        position, source = 0, self._source
+        while True:
+            header = source.read(position, BLOCK)
             if len(header) < BLOCK:
                 self._fail_at_end(position)
             if not header[0] and header == _ZEROS:
                 self._check_end(position)
-                return self._found
+                return
             start = position + BLOCK
             size = self._size(header, position)
             position = start + (size + BLOCK - 1) // BLOCK * BLOCK
-            if start + size > total:
-                name = self._name(header)
-                raise DataError(
-                    f"{self._where}: ends inside the member {name!r}, whose {size} bytes begin at byte {start}; "
-                    f"the tar has {total}. It was cut: make it again, its last samples are lost"
-                )
-            self._take(header, start, size)
-        return self._found
+            member = Member(self._name(header), start, size)
+            if source.num_bytes is not None and start + size > source.num_bytes:
+                raise _cut(member, source, self._where)
+            if self._is_file(member, header[_FLAG]):
+                self._num_found += 1
+                yield member
+            if source.num_bytes is None and not source.skip(start + size):
+                raise _cut(member, source, self._where)
 
-    def _take(self, header: bytes, start: int, size: int) -> None:
-        flag = header[_FLAG]
+    def _is_file(self, member: Member, flag: int) -> bool:
+        """Whether it is a regular file. Extended headers are kept for the member that they belong to."""
+        start = member.start
         if flag in _REGULAR:
-            name = self._name(header)
             if self._pax:
                 self._pax = {}
-            if not (name.endswith("/") and flag == 0):  # how directories were marked before POSIX
-                self._found.append(Member(name, start, size))
-        elif flag == b"L"[0]:
-            self._pax["path"] = self._text(bytes(self._view[start : start + size]).rstrip(b"\0"), start)
+            return not (member.name.endswith("/") and flag == 0)  # how directories were marked before POSIX
+        if flag == b"L"[0]:
+            self._pax["path"] = self._text(self._extension(member).rstrip(b"\0"), start)
         elif flag == b"x"[0]:
-            self._pax |= self._records(start, size)
+            self._pax |= self._records(member)
         elif flag == b"g"[0]:
-            if changed := {"path", "size"} & self._records(start, size).keys():
+            if changed := {"path", "size"} & self._records(member).keys():
                 raise DataError(
                     f"{self._where}: a global pax header at byte {start} sets the {' and '.join(sorted(changed))} of "
                     "all members; unpack and pack again"
@@ -140,7 +164,17 @@ class _Walk:
                 self._pax = {}
         else:
             what = _REFUSED.get(flag, f"of the unknown type {chr(flag)!r}")
-            raise DataError(f"{self._where}: the member {self._name(header)!r} before byte {start} is {what}")
+            raise DataError(f"{self._where}: the member {member.name!r} before byte {start} is {what}")
+        return False
+
+    def _extension(self, member: Member) -> bytes:
+        """The bytes of an extended header, or of a long name."""
+        if member.size > _MAX_EXTENSION_BYTES:
+            raise DataError(
+                f"{self._where}: an extended header of {member.size} bytes at byte {member.start}, expected at most "
+                f"{_MAX_EXTENSION_BYTES}; the tar is damaged"
+            )
+        return read_member(self._source, member, self._where)
 
     def _size(self, header: bytes, position: int) -> int:
         """The size of a member, once its header's checksum is right."""
@@ -169,9 +203,9 @@ class _Walk:
             name = header[_PREFIX].split(b"\0", 1)[0] + b"/" + name
         return name.decode("utf-8", "surrogateescape")
 
-    def _records(self, start: int, size: int) -> Mapping[str, str]:
+    def _records(self, member: Member) -> Mapping[str, str]:
         """What a pax header says, in lines of ``<length> <key>=<value>``."""
-        data = bytes(self._view[start : start + size])
+        data, start = self._extension(member), member.start
         found: dict[str, str] = {}
         position = 0
         try:
@@ -193,19 +227,18 @@ class _Walk:
         return data.decode("utf-8", "surrogateescape")
 
     def _fail_at_end(self, position: int) -> None:
-        total = len(self._buffer)
-        if total == 0:
+        num_bytes = self._source.num_bytes
+        if not num_bytes:
             raise DataError(f"{self._where}: 0 bytes are no tar; make it again")
         raise DataError(
-            f"{self._where}: no end-of-archive mark: after {len(self._found)} members it stops at byte {total}, "
+            f"{self._where}: no end-of-archive mark: after {self._num_found} members it stops at byte {num_bytes}, "
             f"without the two zero blocks expected at byte {position}. Rows may be lost; make it again, or, when you "
-            f"know that it is whole, append them: truncate -s +{2 * BLOCK}"
+            f"know that it is whole, unpack it if it is compressed, and append them: truncate -s +{2 * BLOCK}"
         )
 
     def _check_end(self, position: int) -> None:
-        rest = self._buffer[position:]
-        if rest.any():
-            byte = position + int(np.argmax(rest != 0))
+        byte = self._source.first_nonzero(position)
+        if byte is not None:
             raise DataError(
                 f"{self._where}: the archive ends at byte {position}, but more data begin at byte {byte}; tars were "
                 "joined into one file: unpack it with --ignore-zeros, and pack again"
