@@ -242,7 +242,10 @@ def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str,
                 yield record
                 continue
             if job.on_bad_record == "error":
-                raise DataError(f"{_in_file(record)}; mend it, or pass on_bad_record=skip (--on-bad-record skip)")
+                way = "name the key of the text with text_field (--text text_field=...), " * (
+                    record.kind == "missing_text"
+                )
+                raise DataError(f"{_in_file(record)}; {way}mend it, or pass on_bad_record=skip (--on-bad-record skip)")
             kind = f"bad:{record.kind}"
             counts[kind] = counts.get(kind, 0) + 1
             if _num_bad(counts) > job.max_bad_records:
