@@ -128,8 +128,11 @@ def test_a_shard_of_one_row_seen_first_does_not_slow_the_others(tmp_path: Path) 
 
 
 def test_shards_are_looked_at_once(tmp_path: Path) -> None:
-    ragged = [MadeShard(rows=[[i, i], [], [i]], masks=[[1, 1], [], [1]], gaps=[1, 5]) for i in range(6)]
-    for shards in ([even(8), even(8)], ragged):
+    apart, together = (
+        [MadeShard(rows=[[i, i], [], [i]], masks=[[1, 1], [], [1]], gaps=gaps) for i in range(6)]
+        for gaps in ([1, 5], [0])
+    )
+    for shards in ([even(8), even(8)], apart, together):
         corpus = make_corpus(tmp_path, shards, "uint16")
         for _ in range(50):
             corpus.gather_rows(np.arange(len(corpus)))
@@ -139,6 +142,21 @@ def test_shards_are_looked_at_once(tmp_path: Path) -> None:
         assert format.num_reads == len(shards)
         for tables in (corpus._row_tables, corpus._token_tables):
             assert all(len(t.owners) <= len(shards) for t in tables.values())
+
+
+@pytest.mark.parametrize("gaps", [[0], [1, 5]])
+def test_a_list_of_other_lengths_has_no_windows_even_when_its_items_lie_together(
+    tmp_path: Path, gaps: list[int]
+) -> None:
+    for masks in ([[1], [2, 3]], [[1, 2], [3, 4]], [[1, 2, 3], []]):
+        corpus = make_corpus(tmp_path, [MadeShard(rows=[[1, 2], [3]], masks=masks, gaps=gaps)] * 2, "uint16")
+        for _ in range(3):
+            with pytest.raises(
+                DataError, match="rows of field 'mask' are not as long as their tokens; it has no windows"
+            ):
+                corpus.gather_windows(np.array([0, 1]), 2, "mask")
+            assert corpus.gather_rows(np.array([1, 2]), "mask")[0].tolist() == masks[1] + masks[0]
+            corpus.gather_rows(np.array([0]))
 
 
 def test_tables_begin_anew_when_they_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
