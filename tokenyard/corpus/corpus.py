@@ -60,6 +60,8 @@ class Corpus:
         self._token_starts = _cumulative([s.num_tokens for s in manifest.shards])
         self._row_ends = self._row_starts[1:].astype(np.uint64)
         self._token_ends = self._token_starts[1:].astype(np.uint64)
+        lists = {name: type.dtype for name, type in self.schema.fields.items() if type.is_list}
+        self._dtypes = {**lists, "tokens": np.dtype(self.schema.token_dtype)}
         self._reset()
 
     def _reset(self) -> None:
@@ -144,7 +146,7 @@ class Corpus:
         block = int(np.searchsorted(block_rows, local, side="right")) - 1
         first = int(block_rows[block])
         items = self._extents(shard, block, "tokens").items(local - first, local - first + 1)
-        return items.astype(self._dtype("tokens"))
+        return items.astype(self._dtypes["tokens"])
 
     def row(self, i: int) -> dict[str, Any]:
         """Row i with every field: ``{"tokens": array, field: value}``. Raises IndexError."""
@@ -195,14 +197,12 @@ class Corpus:
 
         ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
         """
-        rows = _positions(rows)
+        rows, dtype = _positions(rows), self._dtype(field)
         # Seen as unsigned, a negative row is past the end.
         shards = np.searchsorted(self._row_ends, rows.view(np.uint64), side="right")
         table = self._row_table(field)
         if table is not None and (taken := table.take(shards, rows, table.count)) is not None:
-            return taken.view(table.dtype).astype(self._dtype(field), copy=False), np.arange(
-                len(rows) + 1
-            ) * table.count
+            return _in_dtype(taken.view(table.dtype), dtype), np.arange(len(rows) + 1) * table.count
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
         local = rows - self._row_starts[shards]
@@ -211,7 +211,7 @@ class Corpus:
             at = np.flatnonzero(shards == shard)
             self._add_rows(runs, shard, at, local[at], field)
             self._enter(shard, field)
-        flat, lengths = runs.copy(self._dtype(field))
+        flat, lengths = runs.copy(dtype)
         return flat, offsets_of(lengths)
 
     def gather_windows(self, starts: NDArray[np.int64], length: int, field: str = "tokens") -> Array:
@@ -221,7 +221,7 @@ class Corpus:
         are as long as the tokens'. Raises IndexError for windows outside the corpus, DataError for a field of other
         lengths.
         """
-        starts = _positions(starts)
+        starts, dtype = _positions(starts), self._dtype(field)
         if length < 0:
             raise ValueError(f"windows of {length} tokens")
         shards = np.searchsorted(self._token_ends, starts.view(np.uint64), side="right")
@@ -229,14 +229,14 @@ class Corpus:
         if table is not None and self._inside(shards, starts, length):
             taken = table.take(shards, starts, length)
             if taken is not None:
-                return taken.view(table.dtype).astype(self._dtype(field), copy=False).reshape(len(starts), length)
+                return _in_dtype(taken.view(table.dtype), dtype).reshape(len(starts), length)
         if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self.num_tokens):
             raise IndexError(
                 f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
                 f"{self.num_tokens} tokens of {self!r}"
             )
         if not len(starts) or not length:
-            return np.empty((len(starts), length), self._dtype(field))
+            return np.empty((len(starts), length), dtype)
         runs = Runs()
         window, shards, low, high = split_at(self._token_starts, starts, starts + length)
         places = window * length + (low - starts[window])
@@ -249,7 +249,7 @@ class Corpus:
                 self._enter(shard, field)
         else:
             self._add_regular(runs, regular, places, shards, low, high)
-        return runs.copy(self._dtype(field))[0].reshape(len(starts), length)
+        return runs.copy(dtype)[0].reshape(len(starts), length)
 
     def _inside(self, shards: Offsets, starts: Offsets, length: int) -> bool:
         """Whether every window lies in one shard."""
@@ -384,13 +384,10 @@ class Corpus:
         )
 
     def _dtype(self, field: str) -> np.dtype[Any]:
-        if field == "tokens":
-            return np.dtype(self.schema.token_dtype)
-        type = self.schema.fields.get(field)
-        if type is None or not type.is_list:
-            lists = [n for n, t in self.schema.fields.items() if t.is_list]
+        if field not in self._dtypes:
+            lists = [n for n in self._dtypes if n != "tokens"]
             raise SchemaError(f"{self!r} has no list field {field!r}; it has {', '.join(lists) or 'none'}")
-        return type.dtype
+        return self._dtypes[field]
 
     def _check_process(self) -> None:
         """After a fork, begin with caches of our own: another thread may have held the parent's locks."""
@@ -411,12 +408,16 @@ class Corpus:
         return start, min(stop, len(self))
 
 
+def _in_dtype(items: Array, dtype: np.dtype[Any]) -> Array:
+    return items if items.dtype == dtype else items.astype(dtype)
+
+
 def _positions(values: Any) -> NDArray[np.int64]:
     """``values`` as int64[n]. Raises IndexError for anything but whole numbers."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise IndexError(f"positions are a flat array of whole numbers, not {array.ndim}-dimensional {array.dtype}")
-    return array.astype(np.int64, copy=False)
+    return array if array.dtype == np.int64 else array.astype(np.int64)
 
 
 def _cumulative(counts: Sequence[int]) -> Offsets:
