@@ -1,7 +1,7 @@
 """Gathers: the items of many rows, or of many windows of the token stream, found and copied all at once.
 
-The first time that a raw shard is touched, it is looked at row by row and entered in a table of addresses; from then on a
-batch is found by arithmetic alone, whatever number of shards it comes from.
+The first time that a raw shard is touched, it is looked at row by row and entered in a table of addresses; from then
+on a batch is found by arithmetic alone, whatever number of shards it comes from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Gatherer:
             return _in_dtype(taken.view(table.dtype), dtype), np.arange(len(rows) + 1) * table.count
         if len(rows) and (rows.min() < 0 or rows.max() >= self._row_starts[-1]):
             raise IndexError(
-                f"rows {rows.min()} .. {rows.max()} are not all within the {self._row_starts[-1]} rows of {self._shards.where}"
+                f"rows {rows.min()} .. {rows.max()} are not all within the {self._row_starts[-1]} rows of "
+                f"{self._shards.where}"
             )
         local = rows - self._row_starts[shards]
         runs = Runs()
