@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.corpus.made import MadeFormat, MadeShard, make_corpus
-from tokenyard.corpus import Corpus
-from tokenyard.corpus import corpus as corpus_module
-from tokenyard.corpus.gather import copy_runs, split_at
+from tokenyard.corpus import Corpus, gather
+from tokenyard.corpus.runs import copy_runs, split_at
 from tokenyard.errors import DataError
 from tokenyard.formats.extents import Extents
 
@@ -122,14 +121,17 @@ def test_a_shard_of_one_row_seen_first_does_not_slow_the_others(tmp_path: Path) 
     for _ in range(3):
         corpus.gather_rows(np.array([0]))
         corpus.gather_rows(np.arange(17))
-    table = corpus._row_table("tokens")
+    table = corpus._gatherer._row_tables.get("tokens")
     assert table is not None
     assert table.has(np.arange(3))
 
 
 def test_shards_are_looked_at_once(tmp_path: Path) -> None:
-    ragged = [MadeShard(rows=[[i, i], [], [i]], masks=[[1, 1], [], [1]], gaps=[1, 5]) for i in range(6)]
-    for shards in ([even(8), even(8)], ragged):
+    apart, together = (
+        [MadeShard(rows=[[i, i], [], [i]], masks=[[1, 1], [], [1]], gaps=gaps) for i in range(6)]
+        for gaps in ([1, 5], [0])
+    )
+    for shards in ([even(8), even(8)], apart, together):
         corpus = make_corpus(tmp_path, shards, "uint16")
         for _ in range(50):
             corpus.gather_rows(np.arange(len(corpus)))
@@ -137,12 +139,27 @@ def test_shards_are_looked_at_once(tmp_path: Path) -> None:
         format = corpus._format
         assert isinstance(format, MadeFormat)
         assert format.num_reads == len(shards)
-        for tables in (corpus._row_tables, corpus._token_tables):
+        for tables in (corpus._gatherer._row_tables, corpus._gatherer._token_tables):
             assert all(len(t.owners) <= len(shards) for t in tables.values())
 
 
+@pytest.mark.parametrize("gaps", [[0], [1, 5]])
+def test_a_list_of_other_lengths_has_no_windows_even_when_its_items_lie_together(
+    tmp_path: Path, gaps: list[int]
+) -> None:
+    for masks in ([[1], [2, 3]], [[1, 2], [3, 4]], [[1, 2, 3], []]):
+        corpus = make_corpus(tmp_path, [MadeShard(rows=[[1, 2], [3]], masks=masks, gaps=gaps)] * 2, "uint16")
+        for _ in range(3):
+            with pytest.raises(
+                DataError, match="rows of field 'mask' are not as long as their tokens; it has no windows"
+            ):
+                corpus.gather_windows(np.array([0, 1]), 2, "mask")
+            assert corpus.gather_rows(np.array([1, 2]), "mask")[0].tolist() == masks[1] + masks[0]
+            corpus.gather_rows(np.array([0]))
+
+
 def test_tables_begin_anew_when_they_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "_MAX_OPEN_SHARDS", 3)
+    monkeypatch.setattr(gather, "MAX_OPEN_SHARDS", 3)
     shards = [even(4, first=16 * i) for i in range(8)]
     corpus = make_corpus(tmp_path, shards, "uint16")
     rows = slow_rows(shards, "tokens")
@@ -152,7 +169,10 @@ def test_tables_begin_anew_when_they_are_full(tmp_path: Path, monkeypatch: pytes
         assert corpus.gather_rows(chosen)[0].reshape(-1, 4).tolist() == [rows[i] for i in chosen]
         starts = rng.integers(0, 100, 3)
         assert corpus.gather_windows(starts, 9).tolist() == [list(range(s, s + 9)) for s in starts]
-        assert all(len(t.owners) <= 3 for t in (*corpus._row_tables.values(), *corpus._token_tables.values()))
+        assert all(
+            len(t.owners) <= 3
+            for t in (*corpus._gatherer._row_tables.values(), *corpus._gatherer._token_tables.values())
+        )
 
 
 @pytest.mark.parametrize("length", [16383, 16384, 16385, 40000])

@@ -100,7 +100,7 @@ def test_fortran_order_costs_memory_that_is_counted(tmp_path: Path) -> None:
     corpus = open_corpus(tmp_path, cache_bytes=1 << 19)
     for i in range(len(corpus)):
         assert corpus[i].tolist() == array[i % 256].tolist()
-    assert 0 < corpus._blocks.cost <= 1 << 19
+    assert 0 < corpus._shards.memory_bytes <= 1 << 19
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])

@@ -100,7 +100,7 @@ def convert(
             digests=digests,
             provenance=said,
         )
-        publish_manifest(folder, format, manifest)
+        manifest = publish_manifest(folder, format, manifest)
     return ConvertReport(
         source=str(source.folder.path),
         destination=os.fspath(dst),

@@ -120,7 +120,7 @@ def pack(
             digests=digests_of(target, outputs, num_workers),
             provenance=provenance("pack", said, source),
         )
-        publish_manifest(folder, to, manifest)
+        manifest = publish_manifest(folder, to, manifest)
     counts = total_counts(outputs)
     places = manifest.num_rows * seq_len
     padding = counts.get("padding", 0)

@@ -163,7 +163,7 @@ def tokenize(
             digests=digests,
             provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
         )
-        publish_manifest(folder, to, manifest)
+        manifest = publish_manifest(folder, to, manifest)
     notes = (*spec.warnings, *(n.message for n in plan.notes), *_special_text_notes(counts, special_text))
     return TokenizeReport(
         destination=os.fspath(dst),

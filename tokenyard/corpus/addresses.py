@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.corpus.gather import MAX_ITEM_BYTES, memory_items
+from tokenyard.corpus.runs import MAX_ITEM_BYTES, memory_items
 from tokenyard.formats.extents import Extents
 from tokenyard.rows import Array, Offsets
 

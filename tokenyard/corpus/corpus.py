@@ -1,41 +1,31 @@
 """A corpus opened for reading: the same interface and the same speed in every format.
 
-Rows and tokens are addressed by their position in the whole corpus. Gathers find the extent of each row or window,
-vectorized over shards and blocks, and copy all of them at once.
+Rows and tokens are addressed by their position in the whole corpus.
 """
 
 from __future__ import annotations
 
 import operator
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.corpus.addresses import Addresses
-from tokenyard.corpus.cache import BoundedCache
-from tokenyard.corpus.gather import Runs, split_at
-from tokenyard.corpus.shards import open_shard, read_extents
+from tokenyard.corpus.gather import Gatherer
+from tokenyard.corpus.shards import OpenShards
 from tokenyard.digest import DIGEST_BLOCK_ROWS
-from tokenyard.errors import DataError, SchemaError
 from tokenyard.formats.base import Format, ShardReader, iter_pieces
-from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.manifest import Layout, Manifest
-from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
+from tokenyard.rows import Array, Offsets, RowBatch
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder, checksum
 
 #: Tokens in a batch that ``batches`` yields, unless one row alone has more.
 BATCH_TOKENS = 1 << 20
 _BATCH_ROWS = 64 * DIGEST_BLOCK_ROWS
-#: Shards mapped or opened at once; a process has about 65,000 maps.
-_MAX_OPEN_SHARDS = 4096
-#: Bytes of row indexes kept in memory.
-_INDEX_BYTES = 256 << 20
 
 
 class Corpus:
@@ -58,19 +48,12 @@ class Corpus:
         self._format = format
         self._indexes = indexes
         self._cache_bytes = cache_bytes
-        self._row_starts = _cumulative([s.num_rows for s in manifest.shards])
-        self._token_starts = _cumulative([s.num_tokens for s in manifest.shards])
-        self._row_ends = self._row_starts[1:].astype(np.uint64)
-        self._token_ends = self._token_starts[1:].astype(np.uint64)
         self._reset()
 
     def _reset(self) -> None:
-        self._readers: BoundedCache[ShardReader] = BoundedCache(_INDEX_BYTES, _MAX_OPEN_SHARDS)
-        self._blocks: BoundedCache[Extents] = BoundedCache(self._cache_bytes, _MAX_OPEN_SHARDS)
-        self._row_tables: dict[str, Addresses] = {}
-        self._token_tables: dict[str, Addresses] = {}
-        self._per_token: dict[tuple[int, str], bool] = {}
-        self._lock = threading.Lock()
+        self._shards = OpenShards(self.folder, self.manifest, self._format, self._indexes, self._cache_bytes)
+        self._row_starts, self._token_starts = self._shards.row_starts, self._shards.token_starts
+        self._gatherer = Gatherer(self._shards)
         # Last: whoever sees it must find caches of this process.
         self._pid = os.getpid()
 
@@ -145,8 +128,8 @@ class Corpus:
         block_rows = self._reader(shard).block_rows
         block = int(np.searchsorted(block_rows, local, side="right")) - 1
         first = int(block_rows[block])
-        items = self._extents(shard, block, "tokens").items(local - first, local - first + 1)
-        return items.astype(self._dtype("tokens"))
+        items = self._shards.extents(shard, block, "tokens").items(local - first, local - first + 1)
+        return items.astype(self._shards.dtype("tokens"))
 
     def row(self, i: int) -> dict[str, Any]:
         """Row i with every field: ``{"tokens": array, field: value}``. Raises IndexError."""
@@ -197,24 +180,8 @@ class Corpus:
 
         ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
         """
-        rows = _positions(rows)
-        # Seen as unsigned, a negative row is past the end.
-        shards = np.searchsorted(self._row_ends, rows.view(np.uint64), side="right")
-        table = self._row_table(field)
-        if table is not None and (taken := table.take(shards, rows, table.count)) is not None:
-            return taken.view(table.dtype).astype(self._dtype(field), copy=False), np.arange(
-                len(rows) + 1
-            ) * table.count
-        if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
-        local = rows - self._row_starts[shards]
-        runs = Runs()
-        for shard in np.unique(shards).tolist():
-            at = np.flatnonzero(shards == shard)
-            self._add_rows(runs, shard, at, local[at], field)
-            self._enter(shard, field)
-        flat, lengths = runs.copy(self._dtype(field))
-        return flat, offsets_of(lengths)
+        self._check_process()
+        return self._gatherer.rows(rows, field)
 
     def gather_windows(self, starts: NDArray[np.int64], length: int, field: str = "tokens") -> Array:
         """Windows of ``length`` tokens of the whole token stream, from each of ``starts`` on: an array [n, length].
@@ -223,176 +190,14 @@ class Corpus:
         are as long as the tokens'. Raises IndexError for windows outside the corpus, DataError for a field of other
         lengths.
         """
-        starts = _positions(starts)
-        if length < 0:
-            raise ValueError(f"windows of {length} tokens")
-        shards = np.searchsorted(self._token_ends, starts.view(np.uint64), side="right")
-        table = self._token_table(field)
-        if table is not None and self._inside(shards, starts, length):
-            taken = table.take(shards, starts, length)
-            if taken is not None:
-                return taken.view(table.dtype).astype(self._dtype(field), copy=False).reshape(len(starts), length)
-        if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self.num_tokens):
-            raise IndexError(
-                f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
-                f"{self.num_tokens} tokens of {self!r}"
-            )
-        if not len(starts) or not length:
-            return np.empty((len(starts), length), self._dtype(field))
-        runs = Runs()
-        window, shards, low, high = split_at(self._token_starts, starts, starts + length)
-        places = window * length + (low - starts[window])
-        regular = self._regular_table(field, shards)
-        if regular is None:
-            for shard in np.unique(shards).tolist():
-                at = np.flatnonzero(shards == shard)
-                begin = self._token_starts[shard]
-                self._add_windows(runs, shard, places[at], low[at] - begin, high[at] - begin, field)
-                self._enter(shard, field)
-        else:
-            self._add_regular(runs, regular, places, shards, low, high)
-        return runs.copy(self._dtype(field))[0].reshape(len(starts), length)
-
-    def _inside(self, shards: Offsets, starts: Offsets, length: int) -> bool:
-        """Whether every window lies in one shard."""
-        if not len(shards) or int(shards.max()) >= len(self._token_ends):
-            return False
-        return bool((starts + length <= self._token_starts[shards + 1]).all())
-
-    def _regular_table(self, field: str, shards: Offsets) -> Addresses | None:
-        """The table of rows that windows over ``shards`` can be cut from; None where rows are not all of one length."""
-        table, of_tokens = self._row_table(field), self._row_table("tokens")
-        if table is None or not table.count or not table.has(shards):
-            return None
-        # A position in the token stream finds a field's item only where its rows are as long as the tokens'.
-        aligned = of_tokens is not None and of_tokens.count == table.count and of_tokens.has(shards)
-        return table if field == "tokens" or aligned else None
-
-    def _add_regular(
-        self, runs: Runs, table: Addresses, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
-    ) -> None:
-        """Windows over rows of one length, cut where rows end by arithmetic alone."""
-        origin = table.origin[shards]
-        items = table.count
-        begin = self._token_starts[shards]
-        low, high = low - begin, high - begin
-        first = low // items
-        counts = (high - 1) // items - first + 1
-        part = np.repeat(np.arange(len(low)), counts)
-        row = first[part] + np.arange(len(part)) - np.repeat(np.cumsum(counts) - counts, counts)
-        part_low = np.maximum(low[part], row * items)
-        part_high = np.minimum(high[part], (row + 1) * items)
-        rows = row + self._row_starts[shards[part]]
-        inside = (part_low - row * items) * table.dtype.itemsize
-        addresses = table.low + origin[part] + rows * table.stride + inside
-        runs.add(places[part] + part_low - low[part], addresses, part_high - part_low, table.dtype, table)
-
-    def _add_rows(self, runs: Runs, shard: int, places: Offsets, local: Offsets, field: str) -> None:
-        block_rows = self._reader(shard).block_rows
-        blocks = np.searchsorted(block_rows, local, side="right") - 1
-        for block in np.unique(blocks).tolist():
-            extents = self._extents(shard, block, field)
-            some = blocks == block
-            row = local[some] - block_rows[block]
-            runs.add(places[some], extents.address + extents.starts[row], extents.lengths[row], extents.dtype, extents)
-
-    def _add_windows(self, runs: Runs, shard: int, places: Offsets, low: Offsets, high: Offsets, field: str) -> None:
-        """Windows inside one shard, cut where storage blocks end and, unless the block is flat, where rows end."""
-        reader = self._reader(shard)
-        offsets = reader.index.offsets
-        origin, blocks, low, high = split_at(offsets[reader.block_rows], low_in := low, high)
-        places = places[origin] + low - low_in[origin]
-        for block in np.unique(blocks).tolist():
-            extents = self._extents(shard, block, field)
-            some = blocks == block
-            first = int(reader.block_rows[block])
-            block_offsets = offsets[first : int(reader.block_rows[block + 1]) + 1]
-            if field != "tokens" and not np.array_equal(extents.lengths, np.diff(block_offsets)):
-                raise DataError(
-                    f"{reader.where}: rows of field {field!r} are not as long as their tokens; it has no windows"
-                )
-            at, a, b, size = places[some], low[some], high[some], extents.dtype.itemsize
-            if extents.is_flat:
-                addresses = extents.address + int(extents.starts[0]) + (a - block_offsets[0]) * size
-            else:
-                window, row, part, b = split_at(block_offsets, a, b)
-                at, a = at[window] + part - a[window], part
-                addresses = extents.address + extents.starts[row] + (a - block_offsets[row]) * size
-            runs.add(at, addresses, b - a, extents.dtype, extents)
-
-    # ---- shards ----
-
-    def _row_table(self, field: str) -> Addresses | None:
         self._check_process()
-        return self._row_tables.get(field)
+        return self._gatherer.windows(starts, length, field)
 
-    def _token_table(self, field: str) -> Addresses | None:
-        self._check_process()
-        return self._token_tables.get(field)
-
-    def _enter(self, shard: int, field: str) -> None:
-        """Put a raw shard into the tables of addresses, so that the next batch finds its rows without a loop."""
-        if len(self._reader(shard).block_rows) != 2:
-            return
-        extents = self._extents(shard, 0, field)
-        if not extents.mapped or not len(extents.starts):
-            return
-        with self._lock:
-            if extents.is_flat and (field == "tokens" or self._is_per_token(shard, field, extents)):
-                size = extents.dtype.itemsize
-                first = int(self._token_starts[shard])
-                self._enter_in(self._token_tables, field, shard, first, extents, (size, 1))
-            if extents.regular_shape and extents.regular_shape[1]:
-                first = int(self._row_starts[shard])
-                self._enter_in(self._row_tables, field, shard, first, extents, extents.regular_shape)
-
-    def _enter_in(
-        self,
-        tables: dict[str, Addresses],
-        field: str,
-        shard: int,
-        first: int,
-        extents: Extents,
-        shape: tuple[int, int],
-    ) -> None:
-        table = tables.get(field)
-        # A shard of a single row has no distance; one with more rows takes its table over.
-        if table is None or len(table.owners) >= _MAX_OPEN_SHARDS or (table.stride == 0 and shape[0]):
-            table = Addresses.empty(len(self.manifest.shards), *shape, extents.dtype)
-        one_row = len(extents.starts) == 1 and shape[1] == table.count
-        fits = extents.dtype == table.dtype and (one_row or shape == (table.stride, table.count))
-        if fits and not table.has(np.array([shard])):
-            tables[field] = table.with_shard(shard, first, extents)
-
-    def _is_per_token(self, shard: int, field: str, extents: Extents) -> bool:
-        key = (shard, field)
-        if key not in self._per_token:
-            row_lengths = np.diff(self._reader(shard).index.offsets)
-            self._per_token[key] = bool(np.array_equal(extents.lengths, row_lengths))
-        return self._per_token[key]
+    # ---- its own ----
 
     def _reader(self, shard: int) -> ShardReader:
         self._check_process()
-        return self._readers.get(shard, lambda: self._open_shard(shard), _index_bytes)
-
-    def _open_shard(self, shard: int) -> ShardReader:
-        index = self._indexes[shard] if self._indexes is not None else None
-        return open_shard(self.folder, self._format, self.manifest.shards[shard], self.schema, index)
-
-    def _extents(self, shard: int, block: int, field: str) -> Extents:
-        reader, dtype = self._reader(shard), self._dtype(field)
-        return self._blocks.get(
-            (shard, block, field), lambda: read_extents(reader, block, field, dtype), lambda e: e.memory_bytes
-        )
-
-    def _dtype(self, field: str) -> np.dtype[Any]:
-        if field == "tokens":
-            return np.dtype(self.schema.token_dtype)
-        type = self.schema.fields.get(field)
-        if type is None or not type.is_list:
-            lists = [n for n, t in self.schema.fields.items() if t.is_list]
-            raise SchemaError(f"{self!r} has no list field {field!r}; it has {', '.join(lists) or 'none'}")
-        return type.dtype
+        return self._shards.reader(shard)
 
     def _check_process(self) -> None:
         """After a fork, begin with caches of our own: another thread may have held the parent's locks."""
@@ -411,22 +216,6 @@ class Corpus:
         if start < 0 or stop < 0:
             raise IndexError(f"rows {start} .. {stop}: rows are counted from 0 on, {self!r} has no negative ones")
         return start, min(stop, len(self))
-
-
-def _positions(values: Any) -> NDArray[np.int64]:
-    """``values`` as int64[n]. Raises IndexError for anything but whole numbers."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise IndexError(f"positions are a flat array of whole numbers, not {array.ndim}-dimensional {array.dtype}")
-    return array.astype(np.int64, copy=False)
-
-
-def _index_bytes(reader: ShardReader) -> int:
-    return sum(array.nbytes for array in reader.index.arrays.values())
-
-
-def _cumulative(counts: Sequence[int]) -> Offsets:
-    return offsets_of(np.array(counts, np.int64))
 
 
 def _pieces(reader: ShardReader, start: int, stop: int) -> Iterator[tuple[int, int]]:

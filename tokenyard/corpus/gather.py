@@ -1,113 +1,208 @@
-"""The one way that items are copied out of storage: many runs of bytes, from any buffers, in two numpy calls.
+"""Gathers: the items of many rows, or of many windows of the token stream, found and copied all at once.
 
-Every run is known by its absolute memory address, so runs from any number of shards are copied by one operation. Runs
-of one length are items of a single strided array over the span of all buffers, taken by fancy index; runs of other
-lengths are joined as slices of a memory view. Callers keep the buffers alive, and have checked that each run lies
-inside one.
+The first time that a raw shard is touched, it is looked at row by row and entered in a table of addresses; from then
+on a batch is found by arithmetic alone, whatever number of shards it comes from.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.rows import Array, Offsets
-
-#: numpy refuses arrays whose shape times item size passes 2^63; a span of addresses is below 2^47.
-MAX_ITEM_BYTES = 1 << 15
-
-
-def copy_runs(addresses: Offsets, num_bytes: int | Offsets) -> NDArray[np.uint8]:
-    """The runs of bytes at ``addresses``, each ``num_bytes`` long (one number, or int64[n]), in new memory."""
-    if len(addresses) == 0:
-        return np.empty(0, np.uint8)
-    low = int(addresses.min())
-    if isinstance(num_bytes, int):
-        if num_bytes == 0:
-            return np.empty(0, np.uint8)
-        if num_bytes <= MAX_ITEM_BYTES:
-            high = int(addresses.max()) + num_bytes
-            return memory_items(low, high, num_bytes)[addresses - low].view(np.uint8)
-    ends = addresses + num_bytes
-    view = _memory(low, int(ends.max()) - low, "|u1", None).data
-    slices = [view[a:b] for a, b in zip((addresses - low).tolist(), (ends - low).tolist(), strict=True)]
-    # A bytearray, not bytes: the copy is the caller's to write to.
-    return np.frombuffer(bytearray().join(slices), np.uint8)
+from tokenyard.corpus.addresses import Addresses
+from tokenyard.corpus.runs import Runs, split_at
+from tokenyard.corpus.shards import MAX_OPEN_SHARDS, OpenShards
+from tokenyard.errors import DataError
+from tokenyard.formats.extents import Extents
+from tokenyard.rows import Array, Offsets, offsets_of
 
 
-def memory_items(low: int, high: int, num_bytes: int) -> Array:
-    """Memory from address ``low`` to ``high`` as items of ``num_bytes``, one beginning at every byte."""
-    return _memory(low, high - low - num_bytes + 1, f"|V{num_bytes}", (1,))
+class Gatherer:
+    """Gathers from the shards of one corpus, in one process."""
+
+    def __init__(self, shards: OpenShards) -> None:
+        self._shards = shards
+        self._row_starts, self._token_starts = shards.row_starts, shards.token_starts
+        self._row_ends = self._row_starts[1:].astype(np.uint64)
+        self._token_ends = self._token_starts[1:].astype(np.uint64)
+        self._row_tables: dict[str, Addresses] = {}
+        self._token_tables: dict[str, Addresses] = {}
+        self._per_token: dict[tuple[int, str], bool] = {}
+        self._lock = threading.Lock()
+
+    def rows(self, rows: NDArray[np.int64], field: str) -> tuple[Array, Offsets]:
+        """See ``Corpus.gather_rows``."""
+        rows, dtype = _positions(rows), self._shards.dtype(field)
+        # Seen as unsigned, a negative row is past the end.
+        shards = np.searchsorted(self._row_ends, rows.view(np.uint64), side="right")
+        table = self._row_tables.get(field)
+        if table is not None and (taken := table.take(shards, rows, table.count)) is not None:
+            return _in_dtype(taken.view(table.dtype), dtype), np.arange(len(rows) + 1) * table.count
+        if len(rows) and (rows.min() < 0 or rows.max() >= self._row_starts[-1]):
+            raise IndexError(
+                f"rows {rows.min()} .. {rows.max()} are not all within the {self._row_starts[-1]} rows of "
+                f"{self._shards.where}"
+            )
+        local = rows - self._row_starts[shards]
+        runs = Runs()
+        for shard in np.unique(shards).tolist():
+            at = np.flatnonzero(shards == shard)
+            self._add_rows(runs, shard, at, local[at], field)
+            self._enter(shard, field)
+        flat, lengths = runs.copy(dtype)
+        return flat, offsets_of(lengths)
+
+    def windows(self, starts: NDArray[np.int64], length: int, field: str) -> Array:
+        """See ``Corpus.gather_windows``."""
+        starts, dtype = _positions(starts), self._shards.dtype(field)
+        if length < 0:
+            raise ValueError(f"windows of {length} tokens")
+        shards = np.searchsorted(self._token_ends, starts.view(np.uint64), side="right")
+        table = self._token_tables.get(field)
+        if table is not None and self._inside(shards, starts, length):
+            taken = table.take(shards, starts, length)
+            if taken is not None:
+                return _in_dtype(taken.view(table.dtype), dtype).reshape(len(starts), length)
+        if len(starts) and (starts.min() < 0 or int(starts.max()) + length > self._token_starts[-1]):
+            raise IndexError(
+                f"windows of {length} tokens from {starts.min()} .. {starts.max()} are not all within the "
+                f"{self._token_starts[-1]} tokens of {self._shards.where}"
+            )
+        if not len(starts) or not length:
+            return np.empty((len(starts), length), dtype)
+        runs = Runs()
+        window, shards, low, high = split_at(self._token_starts, starts, starts + length)
+        places = window * length + (low - starts[window])
+        regular = self._regular_table(field, shards)
+        if regular is None:
+            for shard in np.unique(shards).tolist():
+                at = np.flatnonzero(shards == shard)
+                begin = self._token_starts[shard]
+                self._add_windows(runs, shard, places[at], low[at] - begin, high[at] - begin, field)
+                self._enter(shard, field)
+        else:
+            self._add_regular(runs, regular, places, shards, low, high)
+        return runs.copy(dtype)[0].reshape(len(starts), length)
+
+    def _inside(self, shards: Offsets, starts: Offsets, length: int) -> bool:
+        """Whether every window lies in one shard."""
+        if not len(shards) or int(shards.max()) >= len(self._token_ends):
+            return False
+        return bool((starts + length <= self._token_starts[shards + 1]).all())
+
+    def _regular_table(self, field: str, shards: Offsets) -> Addresses | None:
+        """The table of rows that windows over ``shards`` can be cut from; None where rows are not all of one length."""
+        table, of_tokens = self._row_tables.get(field), self._row_tables.get("tokens")
+        if table is None or not table.count or not table.has(shards):
+            return None
+        # A position in the token stream finds a field's item only where its rows are as long as the tokens'.
+        aligned = of_tokens is not None and of_tokens.count == table.count and of_tokens.has(shards)
+        return table if field == "tokens" or aligned else None
+
+    def _add_regular(
+        self, runs: Runs, table: Addresses, places: Offsets, shards: Offsets, low: Offsets, high: Offsets
+    ) -> None:
+        """Windows over rows of one length, cut where rows end by arithmetic alone."""
+        origin = table.origin[shards]
+        items = table.count
+        begin = self._token_starts[shards]
+        low, high = low - begin, high - begin
+        first = low // items
+        counts = (high - 1) // items - first + 1
+        part = np.repeat(np.arange(len(low)), counts)
+        row = first[part] + np.arange(len(part)) - np.repeat(np.cumsum(counts) - counts, counts)
+        part_low = np.maximum(low[part], row * items)
+        part_high = np.minimum(high[part], (row + 1) * items)
+        rows = row + self._row_starts[shards[part]]
+        inside = (part_low - row * items) * table.dtype.itemsize
+        addresses = table.low + origin[part] + rows * table.stride + inside
+        runs.add(places[part] + part_low - low[part], addresses, part_high - part_low, table.dtype, table)
+
+    def _add_rows(self, runs: Runs, shard: int, places: Offsets, local: Offsets, field: str) -> None:
+        block_rows = self._shards.reader(shard).block_rows
+        blocks = np.searchsorted(block_rows, local, side="right") - 1
+        for block in np.unique(blocks).tolist():
+            extents = self._shards.extents(shard, block, field)
+            some = blocks == block
+            row = local[some] - block_rows[block]
+            runs.add(places[some], extents.address + extents.starts[row], extents.lengths[row], extents.dtype, extents)
+
+    def _add_windows(self, runs: Runs, shard: int, places: Offsets, low: Offsets, high: Offsets, field: str) -> None:
+        """Windows inside one shard, cut where storage blocks end and, unless the block is flat, where rows end."""
+        reader = self._shards.reader(shard)
+        offsets = reader.index.offsets
+        origin, blocks, low, high = split_at(offsets[reader.block_rows], low_in := low, high)
+        places = places[origin] + low - low_in[origin]
+        for block in np.unique(blocks).tolist():
+            extents = self._shards.extents(shard, block, field)
+            some = blocks == block
+            first = int(reader.block_rows[block])
+            block_offsets = offsets[first : int(reader.block_rows[block + 1]) + 1]
+            if field != "tokens" and not np.array_equal(extents.lengths, np.diff(block_offsets)):
+                raise DataError(
+                    f"{reader.where}: rows of field {field!r} are not as long as their tokens; it has no windows"
+                )
+            at, a, b, size = places[some], low[some], high[some], extents.dtype.itemsize
+            if extents.is_flat:
+                addresses = extents.address + int(extents.starts[0]) + (a - block_offsets[0]) * size
+            else:
+                window, row, part, b = split_at(block_offsets, a, b)
+                at, a = at[window] + part - a[window], part
+                addresses = extents.address + extents.starts[row] + (a - block_offsets[row]) * size
+            runs.add(at, addresses, b - a, extents.dtype, extents)
+
+    def _enter(self, shard: int, field: str) -> None:
+        """Put a raw shard into the tables of addresses, so that the next batch finds its rows without a loop."""
+        if len(self._shards.reader(shard).block_rows) != 2:
+            return
+        extents = self._shards.extents(shard, 0, field)
+        if not extents.mapped or not len(extents.starts):
+            return
+        with self._lock:
+            if extents.is_flat and (field == "tokens" or self._is_per_token(shard, field, extents)):
+                size = extents.dtype.itemsize
+                first = int(self._token_starts[shard])
+                self._enter_in(self._token_tables, field, shard, first, extents, (size, 1))
+            if extents.regular_shape and extents.regular_shape[1]:
+                first = int(self._row_starts[shard])
+                self._enter_in(self._row_tables, field, shard, first, extents, extents.regular_shape)
+
+    def _enter_in(
+        self,
+        tables: dict[str, Addresses],
+        field: str,
+        shard: int,
+        first: int,
+        extents: Extents,
+        shape: tuple[int, int],
+    ) -> None:
+        table = tables.get(field)
+        # A shard of a single row has no distance; one with more rows takes its table over.
+        if table is None or len(table.owners) >= MAX_OPEN_SHARDS or (table.stride == 0 and shape[0]):
+            table = Addresses.empty(len(self._row_ends), *shape, extents.dtype)
+        one_row = len(extents.starts) == 1 and shape[1] == table.count
+        fits = extents.dtype == table.dtype and (one_row or shape == (table.stride, table.count))
+        if fits and not table.has(np.array([shard])):
+            tables[field] = table.with_shard(shard, first, extents)
+
+    def _is_per_token(self, shard: int, field: str, extents: Extents) -> bool:
+        key = (shard, field)
+        if key not in self._per_token:
+            row_lengths = np.diff(self._shards.reader(shard).index.offsets)
+            self._per_token[key] = bool(np.array_equal(extents.lengths, row_lengths))
+        return self._per_token[key]
 
 
-def split_at(boundaries: Offsets, low: Offsets, high: Offsets) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """Cut the ranges low .. high, of one item at least, at ``boundaries``, which increase; equal ones are empty pieces.
-
-    Returns four arrays, one entry a part: the range it comes from, the piece it lies in, and its own low and high.
-    Parts of a range follow one another.
-    """
-    first = np.searchsorted(boundaries, low, side="right") - 1
-    last = np.searchsorted(boundaries, high - 1, side="right") - 1
-    if (first == last).all():
-        return np.arange(len(low)), first, low, high
-    counts = last - first + 1
-    origin = np.repeat(np.arange(len(low)), counts)
-    within = np.arange(len(origin)) - np.repeat(np.cumsum(counts) - counts, counts)
-    piece = first[origin] + within
-    part_low = np.maximum(low[origin], boundaries[piece])
-    part_high = np.minimum(high[origin], boundaries[piece + 1])
-    kept = part_low < part_high
-    return origin[kept], piece[kept], part_low[kept], part_high[kept]
+def _in_dtype(items: Array, dtype: np.dtype[Any]) -> Array:
+    return items if items.dtype == dtype else items.astype(dtype)
 
 
-class Runs:
-    """Collects runs in any order, each with the place of its first item in the result, and copies them all."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Offsets, Offsets, Offsets, np.dtype[Any]]] = []
-        self._alive: list[object] = []
-
-    def add(self, places: Offsets, addresses: Offsets, lengths: Offsets, dtype: np.dtype[Any], owner: object) -> None:
-        """Add runs of ``lengths`` items of ``dtype``; ``owner`` keeps the memory alive until the copy is made."""
-        self._parts.append((places, addresses, lengths, dtype))
-        self._alive.append(owner)
-
-    def copy(self, dtype: np.dtype[Any]) -> tuple[Array, Offsets]:
-        """All items in the order of their places, flat and in ``dtype``, and the length of each run."""
-        if not self._parts:
-            return np.empty(0, dtype), np.empty(0, np.int64)
-        stored = {d for *_, d in self._parts}
-        if len(stored) > 1:
-            return self._copy_mixed(dtype)
-        places, addresses, lengths = (np.concatenate(a) for a in zip(*[p[:3] for p in self._parts], strict=True))
-        order = np.argsort(places, kind="stable")
-        addresses, lengths = addresses[order], lengths[order]
-        return _items(addresses, lengths, stored.pop()).astype(dtype, copy=False), lengths
-
-    def _copy_mixed(self, dtype: np.dtype[Any]) -> tuple[Array, Offsets]:
-        flat: list[tuple[int, Array]] = []
-        for places, addresses, lengths, stored in self._parts:
-            items = _items(addresses, lengths, stored).astype(dtype)
-            flat += zip(places.tolist(), np.split(items, np.cumsum(lengths)[:-1]), strict=True)
-        flat.sort(key=lambda entry: entry[0])
-        return np.concatenate([a for _, a in flat]), np.array([len(a) for _, a in flat], np.int64)
-
-
-def _items(addresses: Offsets, lengths: Offsets, dtype: np.dtype[Any]) -> Array:
-    size = dtype.itemsize
-    same = len(lengths) > 0 and bool((lengths == lengths[0]).all())
-    return copy_runs(addresses, int(lengths[0]) * size if same else lengths * size).view(dtype)
-
-
-class _Memory:
-    """Memory of this process, handed to numpy by address."""
-
-    def __init__(self, interface: dict[str, Any]) -> None:
-        self.__array_interface__ = interface
-
-
-def _memory(address: int, count: int, typestr: str, strides: tuple[int, ...] | None) -> Array:
-    interface = {"version": 3, "shape": (count,), "typestr": typestr, "data": (address, True), "strides": strides}
-    return np.asarray(_Memory(interface))
+def _positions(values: Any) -> NDArray[np.int64]:
+    """``values`` as int64[n]. Raises IndexError for anything but whole numbers."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise IndexError(f"positions are a flat array of whole numbers, not {array.ndim}-dimensional {array.dtype}")
+    return array if array.dtype == np.int64 else array.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Opening one shard and its storage blocks, and refusing whatever doesn't fit together.
+"""The shards of a corpus and their storage blocks, opened as they are needed, refusing whatever doesn't fit together.
 
 Gathers copy by memory address, so nothing that a file, an index or a format's code says is used before it was checked
 here: a damaged shard is an error that names it, never other rows.
@@ -6,17 +6,79 @@ here: a damaged shard is an error that names it, never other rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tokenyard.errors import DataError
+from tokenyard.corpus.cache import BoundedCache
+from tokenyard.errors import DataError, SchemaError
 from tokenyard.formats.base import Format, ShardReader
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
-from tokenyard.manifest import FileInfo, ShardInfo
+from tokenyard.manifest import FileInfo, Manifest, ShardInfo
+from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder, checksum
+
+#: Shards mapped or opened at once; a process has about 65,000 maps.
+MAX_OPEN_SHARDS = 4096
+#: Bytes of row indexes kept in memory.
+_INDEX_BYTES = 256 << 20
+
+
+class OpenShards:
+    """The readers and extent tables of a corpus: each opened once, the least used closed. Safe in several threads.
+
+    ``row_starts`` and ``token_starts``: int64[shards + 1], where each shard begins in the corpus, and the end.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        manifest: Manifest,
+        format: Format,
+        indexes: Sequence[ShardIndex] | None,
+        cache_bytes: int,
+    ) -> None:
+        self.where = str(folder.path)
+        self.row_starts: Offsets = offsets_of(np.array([s.num_rows for s in manifest.shards], np.int64))
+        self.token_starts: Offsets = offsets_of(np.array([s.num_tokens for s in manifest.shards], np.int64))
+        self._folder = folder
+        self._manifest = manifest
+        self._format = format
+        self._indexes = indexes
+        self._readers: BoundedCache[ShardReader] = BoundedCache(_INDEX_BYTES, MAX_OPEN_SHARDS)
+        self._blocks: BoundedCache[Extents] = BoundedCache(cache_bytes, MAX_OPEN_SHARDS)
+        lists = {name: type.dtype for name, type in manifest.schema.fields.items() if type.is_list}
+        self._dtypes = {**lists, "tokens": np.dtype(manifest.schema.token_dtype)}
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the extent tables cost that are kept."""
+        return self._blocks.cost
+
+    def dtype(self, field: str) -> np.dtype[Any]:
+        """The dtype of the tokens, or of a list field of numbers. Raises SchemaError for other fields."""
+        if field not in self._dtypes:
+            lists = [n for n in self._dtypes if n != "tokens"]
+            raise SchemaError(f"{self.where} has no list field {field!r}; it has {', '.join(lists) or 'none'}")
+        return self._dtypes[field]
+
+    def reader(self, shard: int) -> ShardReader:
+        """The reader of one shard. Raises DataError, StorageError."""
+        return self._readers.get(shard, lambda: self._open(shard), _index_bytes)
+
+    def extents(self, shard: int, block: int, field: str) -> Extents:
+        """The extent table of one storage block. Raises DataError, SchemaError, StorageError."""
+        reader, dtype = self.reader(shard), self.dtype(field)
+        return self._blocks.get(
+            (shard, block, field), lambda: read_extents(reader, block, field, dtype), lambda e: e.memory_bytes
+        )
+
+    def _open(self, shard: int) -> ShardReader:
+        index = self._indexes[shard] if self._indexes is not None else None
+        return open_shard(self._folder, self._format, self._manifest.shards[shard], self._manifest.schema, index)
 
 
 def open_shard(
@@ -72,3 +134,7 @@ def read_extents(reader: ShardReader, block: int, field: str, dtype: np.dtype[An
     if not np.can_cast(extents.dtype, dtype):
         raise DataError(f"{reader.where}: {field} of type {extents.dtype} may not fit the schema's {dtype}")
     return extents
+
+
+def _index_bytes(reader: ShardReader) -> int:
+    return sum(array.nbytes for array in reader.index.arrays.values())

@@ -189,7 +189,7 @@ class CorpusWriter:
                 digests=combine([self._digester.finish()]),
                 provenance=self._provenance,
             )
-            publish_manifest(self._folder, self._format, manifest)
+            manifest = publish_manifest(self._folder, self._format, manifest)
             self._stack.close()
         self._closed = True
         self.manifest = manifest

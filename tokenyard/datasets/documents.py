@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.corpus import Corpus
-from tokenyard.corpus.gather import split_at
+from tokenyard.corpus.runs import split_at
 from tokenyard.errors import DataError
 
 Int64Array = NDArray[np.int64]

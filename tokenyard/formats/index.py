@@ -49,8 +49,7 @@ class ShardIndex:
         body = []
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], np.int64)
-            step = int(array[1] - array[0]) if len(array) > 1 else 0
-            if len(array) and (len(array) < 3 or bool((np.diff(array) == step).all())):
+            if len(array) and (step := _even_step(array)) is not None:
                 head[name] = {"count": len(array), "first": int(array[0]), "step": step}
             else:
                 head[name] = {"count": len(array)}
@@ -78,6 +77,18 @@ class ShardIndex:
         return cls(arrays=arrays, meta=meta)
 
 
+def _even_step(array: Offsets) -> int | None:
+    """The distance of the numbers, when it is the same for all of them."""
+    if len(array) == 1:
+        return 0
+    first, second, last = int(array[0]), int(array[1]), int(array[-1])
+    step = second - first
+    # Differences of 64 bits may wrap around; the last number shows it.
+    if abs(step) >= 2**63 or first + step * (len(array) - 1) != last or (np.diff(array) != step).any():
+        return None
+    return step
+
+
 def _read_arrays(entries: Mapping[str, Any], data: bytes, position: int) -> dict[str, Offsets]:
     arrays: dict[str, Offsets] = {}
     for name, entry in entries.items():
@@ -86,7 +97,7 @@ def _read_arrays(entries: Mapping[str, Any], data: bytes, position: int) -> dict
             raise ValueError(f"array {name!r} of {count} numbers")
         if "first" in entry:
             first, step = int(entry["first"]), int(entry["step"])
-            if not -(2**63) <= first + step * count < 2**63:
+            if not -(2**63) <= first + step * max(0, count - 1) < 2**63:
                 raise ValueError(f"array {name!r} goes past 64 bits")
             arrays[name] = first + step * np.arange(count, dtype=np.int64)
             continue
