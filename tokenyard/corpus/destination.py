@@ -54,7 +54,8 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
     try:
         folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
         with open(folder.at(MARKER_NAME), "rb") as marker:
-            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(OSError):  # a file system without locks: then a living job can't be told from a dead one
+                fcntl.flock(marker, fcntl.LOCK_EX)
             yield folder
         if not folder.exists(MANIFEST_NAME):
             raise StorageError(f"{build}: the job ended without a manifest")
@@ -143,6 +144,8 @@ def _is_held(marker: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError:
+            return False  # a file system without locks
     return False
 
 
