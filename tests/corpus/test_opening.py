@@ -277,3 +277,10 @@ def test_a_corpus_says_what_it_is(tmp_path: Path) -> None:
     assert corpus.shard_row_starts.tolist() == [0, 1]
     assert corpus.digest is not None
     assert corpus.digest.startswith("ty1:")
+
+
+def test_a_list_of_files_in_several_formats_is_refused_and_never_read_in_part(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    (tmp_path / "b.jsonl").write_text('{"tokens": [1]}\n')
+    with pytest.raises(DataError, match=r"b\.jsonl is not read with the other files, as format npy"):
+        open_corpus([tmp_path / "a.npy", tmp_path / "b.jsonl"])

@@ -39,7 +39,8 @@ def open_corpus(
     Raises NotACorpusError, IncompleteCorpusError (a job's marker without a manifest), DataError, ConfigError.
     """
     chosen = read_options(options)
-    folder, names = _locate(path)
+    folder, listed = _locate(path)
+    names = listed
     if names is None:
         if folder.exists(MANIFEST_NAME):
             return _open_own(folder, format, chosen, cache_bytes)
@@ -50,6 +51,13 @@ def open_corpus(
             )
         names = folder.list()
     found = discover(folder, names, format, chosen)
+    read = {file.name for shard in found.manifest.shards for file in shard.files}
+    if listed is not None and len(listed) > 1 and (others := [name for name in listed if name not in read]):
+        raise DataError(
+            f"{folder.path}: {others[0]} is not read with the other files, as format {found.format.name}; a list "
+            f"names the "
+            "files of one corpus, in one format: open the others apart"
+        )
     return Corpus(folder, found.manifest, found.format, found.indexes, cache_bytes=cache_bytes)
 
 
