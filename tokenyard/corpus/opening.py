@@ -15,7 +15,7 @@ from typing import Any
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import INDEX_JOB, local_path
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
-from tokenyard.errors import ConfigError, IncompleteCorpusError, NotACorpusError
+from tokenyard.errors import ConfigError, DataError, IncompleteCorpusError, NotACorpusError
 from tokenyard.formats.base import Discovered, Format, ReadOptions, explain
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.registry import format_names, get_format
