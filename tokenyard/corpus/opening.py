@@ -55,8 +55,7 @@ def open_corpus(
     if listed is not None and len(listed) > 1 and (others := [name for name in listed if name not in read]):
         raise DataError(
             f"{folder.path}: {others[0]} is not read with the other files, as format {found.format.name}; a list "
-            f"names the "
-            "files of one corpus, in one format: open the others apart"
+            "names the files of one corpus, in one format: open the others apart"
         )
     return Corpus(folder, found.manifest, found.format, found.indexes, cache_bytes=cache_bytes)
 
