@@ -87,7 +87,7 @@ def run_in_peers(
 @contextlib.contextmanager
 def _turn() -> Iterator[None]:
     """One at a time on this machine, whatever checkout or test worker asks: shared memory has names, not owners."""
-    with open(f"/tmp/tokenyard-peers-{os.getuid()}.lock", "w") as lock:
+    with open(Path(tempfile.gettempdir()) / f"tokenyard-peers-{os.getuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
