@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import pickle
+import shutil
 import struct
 import warnings
 from pathlib import Path
@@ -442,7 +443,8 @@ def test_arrays_of_fields_are_no_shards_of_tokens(tmp_path: Path) -> None:
     for name in names:
         if not (tmp_path / "corpus" / name).exists():
             np.save(tmp_path / "corpus" / name, np.arange(2))
-    found = open_corpus([tmp_path / "corpus" / name for name in names])
+    shutil.rmtree(tmp_path / "corpus/.tokenyard")
+    found = open_corpus(tmp_path / "corpus")
     assert [s.name for s in found.manifest.shards] == [
         "alone-00000.mask.npy",
         "part.1.npy",
