@@ -14,7 +14,7 @@ import blake3
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.rows import Array, Column, Offsets, RowBatch
+from tokenyard.rows import Array, Column, RowBatch
 from tokenyard.schema import FieldType
 
 DIGEST_BLOCK_ROWS = 1024
@@ -79,30 +79,36 @@ class Digester:
         )
 
     def _close_block(self) -> None:
-        block = RowBatch.concat(self._pending)
         try:
-            self._tokens.append(tokens_leaf(block.tokens, block.offsets))
+            self._tokens.append(tokens_leaf(self._pending))
         except DataError as e:
-            raise DataError(f"rows {self._num_rows} .. {self._num_rows + len(block) - 1}: {e}") from None
+            raise DataError(f"rows {self._num_rows} .. {self._num_rows + self._pending_rows - 1}: {e}") from None
         for name, leaves in self._fields.items():
-            leaves.append(field_leaf(name, block.fields[name]))
-        self._num_rows += len(block)
+            leaves.append(field_leaf(name, Column.concat([b.fields[name] for b in self._pending])))
+        self._num_rows += self._pending_rows
         self._pending, self._pending_rows = [], 0
 
 
-def tokens_leaf(tokens: Array, offsets: Offsets) -> bytes:
-    """The leaf of one digest block: ``tokens`` flat, ``offsets`` int64[k + 1]."""
-    low, high = (int(tokens.min()), int(tokens.max())) if len(tokens) else (0, 0)
+def tokens_leaf(parts: Sequence[RowBatch]) -> bytes:
+    """The leaf of one digest block, whose rows come in parts."""
+    width = 2 if max(_largest_id(p.tokens) for p in parts) < 2**16 else 4
+    leaf = blake3.blake3(b"tokenyard/tokens/1\0" + _u64(sum(len(p) for p in parts)) + _u64(width))
+    for part in parts:
+        leaf.update(part.lengths.astype("<u8").tobytes())
+    for part in parts:
+        if len(part.tokens):
+            leaf.update(np.ascontiguousarray(part.tokens, dtype=f"<u{width}").view(np.uint8).data)
+    return leaf.digest()
+
+
+def _largest_id(tokens: Array) -> int:
+    """The largest id, or one as good to tell the width by. Raises DataError for ids outside 0 .. 2^32 - 1."""
+    if not len(tokens) or (tokens.dtype.kind == "u" and tokens.itemsize <= 2):
+        return 0
+    low, high = 0 if tokens.dtype.kind == "u" else int(tokens.min()), int(tokens.max())
     if low < 0 or high >= 2**32:
         raise DataError(f"token id {low if low < 0 else high} is outside 0 .. 4294967295")
-    width = 2 if high < 2**16 else 4
-    lengths = np.diff(offsets).astype("<u8")
-    head = b"tokenyard/tokens/1\0" + _u64(len(lengths)) + _u64(width)
-    leaf = blake3.blake3(head)
-    leaf.update(lengths.tobytes())
-    if len(tokens):
-        leaf.update(np.ascontiguousarray(tokens, dtype=f"<u{width}").view(np.uint8).data)
-    return leaf.digest()
+    return high
 
 
 def field_leaf(name: str, column: Column) -> bytes:

@@ -8,7 +8,9 @@
     ├── SchemaError (ValueError)              rows, fields or ids don't fit the declared schema
     ├── DataError (ValueError)                what a file holds is damaged, or not what was promised
     │   └── NoTokensError                     rows are there, but no column of token ids
+    ├── TransformError (ValueError)           a transform returned what can't be trained on
     ├── VerificationError (ValueError)        a proof failed: what was written is not what was read
+    ├── BenchmarkError (RuntimeError)         a measurement failed, or took too long
     └── StorageError (OSError)                a file can't be read or written
         ├── NotACorpusError                   nothing there that any format recognizes
         ├── IncompleteCorpusError             a job's marker without its manifest
@@ -57,8 +59,16 @@ class NoTokensError(DataError):
         return str(self.args[0])
 
 
+class TransformError(TokenyardError, ValueError):
+    """A transform returned what can't be trained on."""
+
+
 class VerificationError(TokenyardError, ValueError):
     """A proof failed: what was written is not what was read."""
+
+
+class BenchmarkError(TokenyardError, RuntimeError):
+    """A measurement failed, or took too long."""
 
 
 class StorageError(TokenyardError, OSError):

@@ -239,6 +239,14 @@ def cast_tokens(tokens: Array, offsets: Offsets, dtype: str, first_row: int = 0)
     return tokens.astype(target, copy=False)
 
 
+def first_id_from(limit: int, batch: RowBatch) -> tuple[int, int] | None:
+    """The first row of a batch with an id from ``limit`` on, and that id; None where all are below."""
+    if not len(batch.tokens) or int(batch.tokens.max()) < limit:
+        return None
+    at = int(np.argmax(batch.tokens >= limit))
+    return int(np.searchsorted(batch.offsets, at, side="right")) - 1, int(batch.tokens[at])
+
+
 def _slice(values: Array, offsets: Offsets, start: int, stop: int) -> tuple[Array, Offsets]:
     part = offsets[start : stop + 1]
     return values[part[0] : part[-1]], part - part[0]

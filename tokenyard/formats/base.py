@@ -111,8 +111,11 @@ class ShardReader(ABC):
     """Random access to one shard.
 
     ``index.offsets`` gives the rows' cumulative token counts. ``block_rows`` (int64[blocks + 1]) says at which rows
-    the shard's storage blocks begin; it must increase from 0 to the number of rows.
+    the shard's storage blocks begin; it must increase from 0 to the number of rows. ``mapped``: the buffers of its
+    extent tables are views of a map.
     """
+
+    mapped: bool = False
 
     def __init__(self, where: str, index: ShardIndex, block_rows: Offsets | None = None) -> None:
         self.where = where

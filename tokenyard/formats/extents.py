@@ -1,17 +1,18 @@
 """The extent table: where each row's tokens lie in the bytes of one storage block.
 
-Above it no code knows the format. A raw shard is one block whose buffer is a memory map; a compressed shard or a
-Parquet row group is one whose buffer was decoded. The same table serves every field of fixed-width items.
+Above it no code knows the format. A raw shard that is mapped is one block, whose buffer is the map; read by ranges, it
+is many. A compressed shard or a Parquet row group is one whose buffer was decoded. The same table serves every field of
+fixed-width items.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenyard.cached import cached_property
 from tokenyard.errors import DataError
 from tokenyard.formats import runs
 from tokenyard.rows import Array, Offsets
@@ -34,16 +35,7 @@ class Extents:
 
     def check(self, where: str) -> Extents:
         """This table, if every row lies inside the buffer. Raises DataError that names ``where`` and the row."""
-        size = len(self.buffer)
-        # Counted in items from the end: a product of damaged numbers could wrap around and look small.
-        room = (size - self.starts) // self.dtype.itemsize
-        bad = (self.starts < 0) | (self.starts > size) | (self.lengths < 0) | (self.lengths > room)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise DataError(
-                f"{where}: row {row} of the block would be {int(self.lengths[row])} items from byte "
-                f"{int(self.starts[row])} on, outside its {size} bytes; the shard or its index is damaged"
-            )
+        check_runs(self.starts, self.lengths, self.dtype, len(self.buffer), where)
         return self
 
     @property
@@ -62,15 +54,6 @@ class Extents:
         ends = self.starts[:-1] + self.lengths[:-1] * self.dtype.itemsize
         return bool(np.array_equal(self.starts[1:], ends))
 
-    @cached_property
-    def regular_shape(self) -> tuple[int, int] | None:
-        """Distance in bytes (0 for a single row) and items of the rows, where these are the same for all of them."""
-        starts, lengths = self.starts, self.lengths
-        if not len(starts) or (lengths != lengths[0]).any():
-            return None
-        stride = int(starts[1] - starts[0]) if len(starts) > 1 else 0
-        return (stride, int(lengths[0])) if (np.diff(starts) == stride).all() else None
-
     def items(self, start: int, stop: int) -> Array:
         """The items of rows start .. stop, flat; shares the buffer's memory where the rows lie together."""
         if stop <= start:
@@ -81,3 +64,24 @@ class Extents:
             last = int(self.starts[stop - 1]) + int(self.lengths[stop - 1]) * size
             return self.buffer[first:last].view(self.dtype)
         return runs.take(self.buffer, self.starts[start:stop], self.lengths[start:stop] * size).view(self.dtype)
+
+
+def check_runs(
+    starts: Offsets,
+    lengths: Offsets,
+    dtype: np.dtype[np.generic],
+    num_bytes: int,
+    where: str,
+    first_row: int | None = None,
+) -> None:
+    """Raise DataError unless all runs of items lie inside ``num_bytes``, with the row counted in shard or block."""
+    # Counted in items from the end: a product of damaged numbers could wrap around and look small.
+    room = (num_bytes - starts) // dtype.itemsize
+    bad = (starts < 0) | (starts > num_bytes) | (lengths < 0) | (lengths > room)
+    if bad.any():
+        i = int(np.argmax(bad))
+        row = f"row {i} of the block" if first_row is None else f"row {first_row + i}"
+        raise DataError(
+            f"{where}: {row} would be {int(lengths[i])} items from byte {int(starts[i])} on, outside its {num_bytes} "
+            "bytes; the shard or its index is damaged"
+        )

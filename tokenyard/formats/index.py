@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenyard.errors import DataError
 from tokenyard.rows import Offsets
 
 _MAGIC = b"TYINDEX1\n"
+#: Bytes of an index within which its JSON ends.
+_MAX_HEAD = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,8 @@ class ShardIndex:
 
     arrays: Mapping[str, Offsets]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether arrays that don't own their data are views of a mapped file.
+    mapped: bool = False
 
     @property
     def offsets(self) -> Offsets:
@@ -42,6 +47,11 @@ class ShardIndex:
     def num_tokens(self) -> int:
         """Tokens in the shard."""
         return int(self.offsets[-1])
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it costs: all arrays, but for those that are views of a mapped file."""
+        return sum(a.nbytes for a in self.arrays.values() if a.flags.owndata or not self.mapped)
 
     def to_bytes(self) -> bytes:
         """The index as it lies on disk."""
@@ -59,13 +69,18 @@ class ShardIndex:
         return _MAGIC + line + blanks + b"\n" + b"".join(body)
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> ShardIndex:
-        """The inverse. Raises DataError that names ``where`` when it is cut, damaged, or not increasing."""
+    def from_bytes(cls, data: bytes | NDArray[np.uint8], where: str) -> ShardIndex:
+        """The inverse, also of a mapped file, whose arrays then stay there.
+
+        Raises DataError that names ``where`` when it is cut, damaged, or not increasing.
+        """
+        mapped = isinstance(data, np.ndarray)
         try:
-            if not data.startswith(_MAGIC):
+            begin = _head(data)
+            if not begin.startswith(_MAGIC):
                 raise ValueError("it does not begin with TYINDEX1")
-            end = data.index(b"\n", len(_MAGIC))
-            head = json.loads(data[len(_MAGIC) : end])
+            end = begin.index(b"\n", len(_MAGIC))
+            head = json.loads(begin[len(_MAGIC) : end])
             arrays, meta = _read_arrays(head["arrays"], data, end + 1), head["meta"]
             offsets = arrays["offsets"]
             if not len(offsets) or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
@@ -74,7 +89,15 @@ class ShardIndex:
                 raise ValueError(f"meta is {meta!r:.60}")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError) as e:
             raise DataError(f"{where}: damaged row index ({e}); rebuild it with 'tokenyard index'") from None
-        return cls(arrays=arrays, meta=meta)
+        return cls(arrays=arrays, meta=meta, mapped=mapped)
+
+
+def _head(data: bytes | NDArray[np.uint8]) -> bytes:
+    """The first bytes, up to the end of the JSON, or as many as it may have."""
+    size = 1 << 12
+    while b"\n" not in (head := bytes(data[:size]))[len(_MAGIC) :] and size < min(len(data), _MAX_HEAD):
+        size *= 4
+    return head
 
 
 def _even_step(array: Offsets) -> int | None:
@@ -89,7 +112,7 @@ def _even_step(array: Offsets) -> int | None:
     return step
 
 
-def _read_arrays(entries: Mapping[str, Any], data: bytes, position: int) -> dict[str, Offsets]:
+def _read_arrays(entries: Mapping[str, Any], data: bytes | NDArray[np.uint8], position: int) -> dict[str, Offsets]:
     arrays: dict[str, Offsets] = {}
     for name, entry in entries.items():
         count = int(entry["count"])

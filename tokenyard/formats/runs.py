@@ -1,17 +1,18 @@
 """Runs of bytes in one buffer, taken out or put together many at once, at any alignment and without Python a run.
 
 Runs of one length are items of a void array of stride one over the buffer, or columns of a table. Runs of other lengths
-are values of an Arrow binary array, whose ``take`` copies them in C at some tens of nanoseconds each.
+are values of Arrow binary arrays, which copies them in C++ at some tens of nanoseconds each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.rows import Array, Offsets
+from tokenyard.rows import Array, Offsets, offsets_of
 
 Bytes = NDArray[np.uint8]
 #: Longer runs are as fast one by one.
@@ -44,35 +45,46 @@ def take_equal(buffer: Bytes, starts: Offsets, size: int) -> Bytes:
     return items[starts].view(np.uint8).reshape(len(starts), size)
 
 
-def interleave(parts: Sequence[tuple[Array, Offsets]], out: Bytes) -> None:
-    """Fill ``out``: row by row the first part's bytes, then the second's, and so on.
+def interleave(parts: Sequence[tuple[Array, Offsets]]) -> Bytes:
+    """Row by row the first part's bytes, then the second's, and so on.
 
     A part is its bytes flat (any dtype) and int64[rows], how many of them belong to each row.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     flats = [np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values, _ in parts]
     num_rows = len(parts[0][1])
     if not num_rows:
-        return
+        return np.empty(0, np.uint8)
     widths = [int(sizes[0]) for _, sizes in parts]
     if all(bool((sizes == width).all()) for (_, sizes), width in zip(parts, widths, strict=True)):
-        table = out.reshape(num_rows, sum(widths))
+        table = np.empty((num_rows, sum(widths)), np.uint8)
         column = 0
         for flat, width in zip(flats, widths, strict=True):
             table[:, column : column + width] = flat.reshape(num_rows, width)
             column += width
-        return
-    ends = np.cumsum(np.concatenate([sizes for _, sizes in parts]))
-    order = np.arange(len(ends)).reshape(len(parts), num_rows).T.reshape(-1)
-    out[:] = _take_values(np.concatenate(flats), np.concatenate([[0], ends]), order, len(out))
+        return table.reshape(-1)
+    bounds = [offsets_of(sizes) for _, sizes in parts]
+    texts = [_binary_array(flat, begins) for flat, begins in zip(flats, bounds, strict=True)]
+    joined = pc.binary_join_element_wise(*texts, pa.scalar(b"", pa.large_binary()))
+    return _bytes_of(joined, sum(int(begins[-1]) for begins in bounds))
 
 
 def _take_values(buffer: Bytes, bounds: Offsets, order: Offsets, size: int) -> Bytes:
     """The values of a binary array with these ``bounds``, in this order; ``size`` bytes in all."""
     import pyarrow as pa
 
-    if not size:
-        return np.empty(0, np.uint8)
-    bounds = np.ascontiguousarray(bounds, np.int64)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
-    values = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers).take(pa.array(order))
-    return np.frombuffer(values.buffers()[2], np.uint8, size)
+    return _bytes_of(_binary_array(buffer, bounds).take(pa.array(order)), size)
+
+
+def _binary_array(buffer: Bytes, bounds: Offsets) -> Any:
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int64)), pa.py_buffer(buffer)]
+    return pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+
+
+def _bytes_of(array: Any, size: int) -> Bytes:
+    """The bytes of all values of a new binary array."""
+    return np.frombuffer(array.buffers()[2], np.uint8, size) if size else np.empty(0, np.uint8)

@@ -1,5 +1,19 @@
 """Where the bytes of a corpus lie: reading, mapping and atomic publishing."""
 
-from tokenyard.storage.folder import Folder, PublishedFile, checksum, remove_tree, storage_error, sync_folder
+from tokenyard.storage.errors import storage_error
+from tokenyard.storage.folder import Folder, PublishedFile, checksum, remove_tree
+from tokenyard.storage.mounts import quick_mode
+from tokenyard.storage.raw_file import RawFile, ReadMode
+from tokenyard.storage.syncing import sync_folder
 
-__all__ = ["Folder", "PublishedFile", "checksum", "remove_tree", "storage_error", "sync_folder"]
+__all__ = [
+    "Folder",
+    "PublishedFile",
+    "RawFile",
+    "ReadMode",
+    "checksum",
+    "quick_mode",
+    "remove_tree",
+    "storage_error",
+    "sync_folder",
+]

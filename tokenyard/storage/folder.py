@@ -5,7 +5,6 @@ A file is written under ``.tokenyard/tmp/`` and renamed into place when it is wh
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -19,19 +18,29 @@ import blake3
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.errors import DataError, StorageError
+from tokenyard.errors import StorageError
 from tokenyard.manifest import HOME, FileInfo, check_name
-from tokenyard.storage.maps import map_file
+from tokenyard.storage.errors import storage_error
+from tokenyard.storage.raw_file import RawFile, ReadMode, map_whole
+from tokenyard.storage.syncing import Unsynced, sync_folder
+from tokenyard.storage.writeback import begin_writeback
 
 _TEMP = f"{HOME}/tmp"
+_WRITE_BYTES = 1 << 20
+_WRITEBACK_BYTES = 4 << 20
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 class Folder:
-    """A local folder that holds a corpus, or a single file seen as a folder with that file in it."""
+    """A local folder that holds a corpus, or a single file seen as a folder with that file in it.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    ``read``: how the bytes of its raw shards come.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read: ReadMode = "mmap") -> None:
         self.path = Path(path)
+        self.read_mode: ReadMode = read
+        self._unsynced: Unsynced | None = None
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
@@ -94,15 +103,13 @@ class Folder:
         """
         path = self.at(name)
         try:
-            with open(path, "rb") as f:
-                size = os.fstat(f.fileno()).st_size
-                if expected_bytes is not None and size != expected_bytes:
-                    raise DataError(
-                        f"{path}: {size} bytes, expected {expected_bytes}; the file was cut or replaced, restore it"
-                    )
-                return map_file(f.fileno(), size)
+            return map_whole(path, expected_bytes)
         except OSError as e:
             raise storage_error(e, f"can't map {path}") from e
+
+    def raw(self, name: str, expected_bytes: int) -> RawFile:
+        """A file to be read by ranges, in the folder's mode; nothing is opened yet."""
+        return RawFile(self.at(name), expected_bytes, self.read_mode)
 
     @contextmanager
     def publish(self, name: str) -> Iterator[PublishedFile]:
@@ -120,10 +127,14 @@ class Folder:
                 with open(temp, "xb") as raw:
                     file = PublishedFile(raw, name)
                     yield file
-                    raw.flush()
-                    os.fsync(raw.fileno())
-                os.replace(temp, target)
-                sync_folder(target.parent)
+                    file.hand_over()
+                    if self._unsynced is None:
+                        os.fsync(raw.fileno())
+                        os.replace(temp, target)
+                        sync_folder(target.parent)
+                    else:
+                        os.replace(temp, target)
+                        self._unsynced.add(raw.fileno(), target.parent)
             except OSError as e:
                 if isinstance(e, StorageError):
                     raise
@@ -131,6 +142,28 @@ class Folder:
         finally:
             with suppress(OSError):
                 temp.unlink(missing_ok=True)
+
+    @contextmanager
+    def synced_together(self) -> Iterator[None]:
+        """What is published inside is on the disk when the block ends, not each file before the next one begins.
+
+        Where the machine goes down before, a file may be there under its name, but cut: only for files that nothing
+        refers to until the block has ended. Of blocks inside each other the outermost counts, so one thread alone may
+        write into the folder. After an error inside, nothing is waited for. Raises StorageError.
+        """
+        if self._unsynced is not None:
+            yield
+            return
+        self._unsynced = waiting = Unsynced()
+        try:
+            yield
+            try:
+                waiting.sync()
+            except OSError as e:
+                raise storage_error(e, f"can't write what was begun in {self.path}") from e
+        finally:
+            self._unsynced = None  # whatever closing does: files after it are synced
+            waiting.close()
 
     def write(self, name: str, data: bytes) -> FileInfo:
         """Publish ``data`` as a file."""
@@ -158,6 +191,8 @@ class PublishedFile:
         self._name = name
         self._hash = blake3.blake3()
         self._bytes = 0
+        #: How far the system was told to write to the disk.
+        self._begun = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -166,10 +201,25 @@ class PublishedFile:
         if view.nbytes == 0:
             return 0
         view = view.cast("B")
-        self._raw.write(view)
-        self._hash.update(view)
-        self._bytes += len(view)
+        for start in range(0, len(view), _WRITE_BYTES):
+            # Hashed while the processor's cache still holds what was written.
+            part = view[start : start + _WRITE_BYTES]
+            self._raw.write(part)
+            self._hash.update(part)
+            self._bytes += len(part)
+            if self._bytes - self._begun >= _WRITEBACK_BYTES:
+                self._begin_writeback()
         return len(view)
+
+    def hand_over(self) -> None:
+        """Hand the rest to the system, which is told to write it to the disk."""
+        if self._bytes > self._begun:
+            self._begin_writeback()
+
+    def _begin_writeback(self) -> None:
+        self._raw.flush()
+        begin_writeback(self._raw.fileno(), self._begun, self._bytes - self._begun)
+        self._begun = self._bytes
 
     def tell(self) -> int:
         """Bytes written so far."""
@@ -193,32 +243,6 @@ def natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
 def checksum(data: Any) -> str:
     """``blake3:<hex>`` of bytes, or of anything with a buffer."""
     return f"blake3:{blake3.blake3(data).hexdigest()}"
-
-
-def storage_error(error: OSError, what: str) -> StorageError:
-    """An OSError as a StorageError that says the way out."""
-    advice = {
-        errno.ENOSPC: "the disk is full; free space, then run the command again",
-        errno.EDQUOT: "the quota is used up; free space, then run the command again",
-        errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
-        errno.EFBIG: "the file is larger than this system or its limits allow; use smaller shards",
-        errno.EACCES: "no permission; check the owner and mode of the folder",
-        errno.EPERM: "not permitted; check the owner and mode of the folder",
-        errno.EROFS: "the file system is read-only; choose another folder",
-        errno.ENOENT: "no such file or folder",
-        errno.EEXIST: "a file is in the way where a folder should be",
-        errno.ENOTDIR: "a file is in the way where a folder should be",
-    }.get(error.errno or 0, error.strerror or str(error))
-    return StorageError(f"{what}: {advice}")
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames in a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_tree(path: Path) -> None:

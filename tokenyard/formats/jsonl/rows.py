@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ Objects = list[dict[str, Any]]
 
 #: How numbers are written that JSON has none for.
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+#: Stands where ids were cut out: an integer is spelled in one way, and this one is no float64 either.
+_CUT = -(2**53) - 1
 _ONE_A_LINE = "a row is one JSON object on one line; 'jq -c .' writes objects so"
 
 
@@ -63,18 +66,24 @@ def _parse_plain(records: Sequence[bytes], key: str, place: Place) -> tuple[Arra
     # Inside a JSON string every quote has a backslash before it, so the key in quotes and a colon never lie in one.
     name = json.dumps(key).encode()
     pattern = re.compile(re.escape(name) + rb"[ \t]*:[ \t]*\[([0-9, ]*)\]")
-    only = b"{" + name + b":[]}"
+    cut = str(_CUT).encode()
+    only = b"{" + name + b":[" + cut + b"]}"
     cells, objects = [], []
     for i, record in enumerate(records):
         match = pattern.search(record)
         if match is None:
             return None
         start, end = match.span(1)
-        rest = record[:start] + record[end:]
+        rest = record[:start] + cut + record[end:]
         if rest != only:
-            value = parse_object(rest, place(i))
-            if value.get(key) != [] or rest.count(name) != 1:
+            try:
+                value = parse_object(rest, place(i))
+            except DataError:
+                return None  # its place is counted in the whole line
+            # The key may stand in an object inside, or in another key, while that of the ids has escapes in it.
+            if value.get(key) != [_CUT] or rest.count(cut) != 1:
                 return None
+            value[key] = []
             objects.append(value)
         else:
             objects.append({})
@@ -112,7 +121,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+def _finite(digits: str) -> float:
+    """Refuse 1e999, which Python would read as infinity: what can't be kept is never changed in silence."""
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"the number {digits:.40} is past float64")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite)
 
 
 # ---- fields ----
@@ -166,7 +183,10 @@ def _number(declared: FieldType, value: Any, name: str, where: str) -> Any:
     for item in items:
         if isinstance(item, str) and item not in NOT_FINITE:
             raise DataError(f"{where}: {name!r} holds the text {item!r:.40}, expected {declared}")
-    floats = [NOT_FINITE[v] if isinstance(v, str) else float(v) for v in items]
+    try:
+        floats = [NOT_FINITE[v] if isinstance(v, str) else float(v) for v in items]
+    except OverflowError:
+        raise DataError(f"{where}: {name!r} holds a number past float64, expected {declared}") from None
     return floats if declared.is_list else floats[0]
 
 

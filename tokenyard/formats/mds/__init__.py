@@ -42,7 +42,7 @@ from tokenyard.formats.shared.runs_reader import RunsReader, field_arrays
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, RawFile
 
 
 class MdsOptions(FormatOptions):
@@ -78,15 +78,17 @@ class Mds(Format):
         compression = None if chosen.compression == "none" else chosen.compression
         config = mds_index.columns_config(columns_of(schema), compression)
         header = json.dumps(config, sort_keys=True).encode()
-        raw, index = encode(batches, schema, header, str(folder.at(stem + ".mds")))
+        encoded = encode(batches, schema, header, str(folder.at(stem + ".mds")))
         if compression is None:
             with folder.publish(stem + ".mds") as file:
-                file.write(raw)
-            return WrittenShard(files=(file.info,), index=ShardIndex(arrays=index))
+                for piece in encoded.pieces:
+                    file.write(piece)
+            return WrittenShard(files=(file.info,), index=ShardIndex(arrays=encoded.index))
+        raw = np.concatenate(list(encoded.pieces))
         with folder.publish(f"{stem}.mds.{compression}") as file:
             file.write(compress(raw, compression, chosen.compression_level))
-        meta = {"compression": compression, "raw_bytes": len(raw)}
-        return WrittenShard(files=(file.info,), index=ShardIndex(arrays=index), meta=meta)
+        meta = {"compression": compression, "raw_bytes": encoded.num_bytes}
+        return WrittenShard(files=(file.info,), index=ShardIndex(arrays=encoded.index), meta=meta)
 
     def finish(self, folder: Folder, manifest: Manifest) -> tuple[FileInfo, ...]:
         """``index.json``, which StreamingDataset begins with."""
@@ -95,8 +97,11 @@ class Mds(Format):
 
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         """Maps nothing yet."""
-        load = partial(_load, folder, shard.files[0], shard.meta, shard.num_rows)
-        return RunsReader(str(folder.at(shard.name)), index, schema, load, mapped=not shard.meta.get("compression"))
+        file, where = shard.files[0], str(folder.at(shard.name))
+        if shard.meta.get("compression"):
+            return RunsReader(where, index, schema, decode=partial(_load, folder, file, shard.meta, shard.num_rows))
+        raw = folder.raw(file.name, file.bytes)
+        return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, shard.num_rows, where))
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """A folder with StreamingDataset's ``index.json``."""
@@ -185,11 +190,18 @@ def _first_dtype(folder: Folder, shards: Sequence[ShardSource], name: str) -> np
 
 def _load(folder: Folder, file: FileInfo, meta: Mapping[str, Any], samples: int) -> Bytes:
     where = str(folder.at(file.name))
-    buffer = folder.map(file.name, file.bytes)
     if meta.get("compression"):
-        buffer = decompress(buffer, meta["compression"], meta["raw_bytes"], where)
+        buffer = decompress(
+            folder.raw(file.name, file.bytes).read(0, file.bytes), meta["compression"], meta["raw_bytes"], where
+        )
+    else:
+        buffer = folder.map(file.name, file.bytes)
     mds_decode.check_samples(buffer, samples, where)
     return buffer
+
+
+def _check_raw(samples: int, where: str, raw: RawFile) -> None:
+    mds_decode.check_samples(raw.read(0, min(4, raw.num_bytes)), samples, where)
 
 
 def _check_dtype(found: np.dtype[Any], declared: str, where: str) -> None:

@@ -7,11 +7,11 @@ A number is a scalar encoding, a list ``ndarray:<dtype>``; bool is kept as uint8
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tokenyard.cached import cached_property
 from tokenyard.schema import FieldType, Schema
 
 #: Offsets are 32 bits wide, and the last one is the size of the file.

@@ -1,4 +1,4 @@
-"""Writes the bytes of an MDS shard, all rows at once; the layout is that of mosaicml-streaming 0.13 (base/format/mds).
+"""Makes the bytes of an MDS shard, many rows at once; the layout is that of mosaicml-streaming 0.13 (base/format/mds).
 
     u32 samples | u32[samples + 1] where each sample begins, and the end of the file | JSON of the columns | the samples
 
@@ -9,7 +9,7 @@ have the length 0, which it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,19 @@ from tokenyard.errors import DataError
 from tokenyard.formats import runs
 from tokenyard.formats.mds.columns import MAX_SHARD_BYTES, MdsColumn, columns_of
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.blocks import cut_batches
 from tokenyard.formats.shared.runs_reader import field_arrays
 from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """A shard: its size, its bytes in pieces (to be taken once), and the arrays of its index."""
+
+    num_bytes: int
+    pieces: Iterator[Bytes]
+    index: Mapping[str, Offsets]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +41,9 @@ class _Part:
     lengths: Offsets | None
 
 
-def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: str) -> tuple[Bytes, dict[str, Offsets]]:
-    """A shard, and the arrays of its index. ``config`` is the JSON of the columns. Raises DataError past 4 GiB."""
+def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: str) -> Encoded:
+    """Encode a shard. ``config`` is the JSON of the columns. Raises DataError past 4 GiB."""
+    batches = list(cut_batches(batches))
     columns = columns_of(schema)
     parts = [[_part(batch, column, schema) for batch in batches] for column in columns]
     num_rows = sum(len(b) for b in batches)
@@ -48,18 +59,20 @@ def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: st
             f"{where}: {num_rows} rows take {bounds[-1]} bytes, an MDS shard holds {MAX_SHARD_BYTES}; use a smaller "
             "shard_bytes"
         )
-    out = np.empty(int(bounds[-1]), np.uint8)
-    out[:begin] = np.frombuffer(np.uint32(num_rows).tobytes() + bounds.astype("<u4").tobytes() + config, np.uint8)
-    row = 0
-    for i, batch in enumerate(batches):
-        rows = slice(row, row + len(batch))
-        pieces = [(varying[rows].astype("<u4"), np.full(len(batch), 4 * varying.shape[1]))]
-        for column_parts, n, head, size in zip(parts, lengths, heads, data, strict=True):
-            if head is not None and n is not None:
-                pieces.append((_heads(n[rows], head[rows]), head[rows]))
-            pieces.append((column_parts[i].values, size[rows]))
-        runs.interleave(pieces, out[bounds[row] : bounds[row + len(batch)]])
-        row += len(batch)
+
+    def pieces() -> Iterator[Bytes]:
+        yield np.frombuffer(np.uint32(num_rows).tobytes() + bounds.astype("<u4").tobytes() + config, np.uint8)
+        row = 0
+        for i, batch in enumerate(batches):
+            rows = slice(row, row + len(batch))
+            row_parts = [(varying[rows].astype("<u4"), np.full(len(batch), 4 * varying.shape[1]))]
+            for column_parts, n, head, size in zip(parts, lengths, heads, data, strict=True):
+                if head is not None and n is not None:
+                    row_parts.append((_heads(n[rows], head[rows]), head[rows]))
+                row_parts.append((column_parts[i].values, size[rows]))
+            yield runs.interleave(row_parts)
+            row += len(batch)
+
     index: dict[str, Offsets] = {}
     position = bounds[:-1] + 4 * varying.shape[1]
     for column, n, head, size in zip(columns, lengths, heads, sizes, strict=True):
@@ -67,7 +80,7 @@ def encode(batches: Sequence[RowBatch], schema: Schema, config: bytes, where: st
         position = position + size
     for name, type in schema.fields.items():
         index |= _nulls(name, type, batches)
-    return out, index
+    return Encoded(num_bytes=int(bounds[-1]), pieces=pieces(), index=index)
 
 
 def _part(batch: RowBatch, column: MdsColumn, schema: Schema) -> _Part:

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.base import (
@@ -30,14 +29,15 @@ from tokenyard.formats.base import (
     Split,
     WrittenShard,
 )
-from tokenyard.formats.extents import Extents
+from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.npy.file import read_file_header
 from tokenyard.formats.npy.header import FILE_HEADER_BYTES, write_header
+from tokenyard.formats.shared.blocks import cut_ranges
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, RawFile
 
 #: A row of other people's tokens that has more bytes can be trained on, but not converted.
 _MAX_ROW_BYTES = 1 << 31
@@ -120,25 +120,35 @@ class _Reader(ShardReader):
     """``index.meta`` is the header of a file that others made, and empty for ours."""
 
     def __init__(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
-        super().__init__(str(folder.at(shard.name)), index)
+        # Columns of a Fortran array hold tokens of every row, so it is read as a whole.
+        in_ranges = folder.read_mode == "pread" and not index.meta.get("fortran_order")
+        size = np.dtype(index.meta.get("dtype", schema.token_dtype)).itemsize
+        super().__init__(
+            str(folder.at(shard.name)), index, cut_ranges(index.offsets[:-1] * size) if in_ranges else None
+        )
         if len(shard.files) != 1 + len(schema.fields):
             raise DataError(f"{self.where}: {len(shard.files)} files for tokens and {len(schema.fields)} fields")
+        self.mapped = folder.read_mode == "mmap" and not index.meta.get("fortran_order")
         self._folder = folder
         self._schema = schema
         self._file_of = dict(zip(["tokens", *sorted(schema.fields)], shard.files, strict=True))
-        self._maps: dict[str, tuple[NDArray[np.uint8], int, np.dtype[Any]]] = {}
+        self._files: dict[str, tuple[RawFile, int, np.dtype[Any]]] = {}
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
-        offsets = self._array("offsets" if field == "tokens" else f"field:{field}:offsets")
+        first, last = self.block_rows[block : block + 2].tolist()
+        offsets = self._array("offsets" if field == "tokens" else f"field:{field}:offsets")[first : last + 1]
         lengths = np.diff(offsets)
         if field == "tokens" and self.index.meta.get("fortran_order"):
             tokens = self._lines(0, self.index.num_rows)
             starts = offsets[:-1] * tokens.itemsize
             buffer = tokens.view(np.uint8)
             return Extents(buffer=buffer, starts=starts, lengths=lengths, dtype=tokens.dtype, mapped=False)
-        buffer, data_start, dtype = self._open(field)
+        file, data_start, dtype = self._open(field)
         starts = data_start + offsets[:-1] * dtype.itemsize
-        return Extents(buffer=buffer, starts=starts, lengths=lengths, dtype=dtype, mapped=True).check(self.where)
+        check_runs(starts, lengths, dtype, file.num_bytes, self.where, first)
+        low, high = data_start + int(offsets[0]) * dtype.itemsize, data_start + int(offsets[-1]) * dtype.itemsize
+        buffer = file.read(low, high)
+        return Extents(buffer=buffer, starts=starts - low, lengths=lengths, dtype=dtype, mapped=file.mapped)
 
     def rows(self, start: int, stop: int) -> RowBatch:
         offsets = self.index.offsets[start : stop + 1]
@@ -163,9 +173,10 @@ class _Reader(ShardReader):
 
     def _lines(self, start: int, stop: int) -> Array:
         """Rows of a two-dimensional array in Fortran order, one after another."""
-        buffer, data_start, dtype = self._open("tokens")
+        file, data_start, dtype = self._open("tokens")
         rows, columns = self.index.meta["shape"]
-        by_column = buffer[data_start : data_start + rows * columns * dtype.itemsize].view(dtype).reshape(columns, rows)
+        data = file.read(data_start, data_start + rows * columns * dtype.itemsize)
+        by_column = data.view(dtype).reshape(columns, rows)
         return np.ascontiguousarray(by_column[:, start:stop].T).reshape(-1)
 
     def _column(self, name: str, type: FieldType, start: int, stop: int) -> Column:
@@ -186,19 +197,19 @@ class _Reader(ShardReader):
         return self.index.arrays[name]
 
     def _items(self, field: str, start: int, stop: int) -> Array:
-        buffer, data_start, dtype = self._open(field)
-        data = buffer[data_start + start * dtype.itemsize : data_start + stop * dtype.itemsize]
-        if start < 0 or len(data) != (stop - start) * dtype.itemsize:
+        file, data_start, dtype = self._open(field)
+        low, high = data_start + start * dtype.itemsize, data_start + stop * dtype.itemsize
+        if not 0 <= start <= stop or high > file.num_bytes:
             raise DataError(f"{self.where}: no items {start} .. {stop} of {field}; the shard or its index is damaged")
-        return data.view(dtype).astype(dtype.newbyteorder("="), copy=False)
+        return file.read(low, high).view(dtype).astype(dtype.newbyteorder("="), copy=False)
 
-    def _open(self, field: str) -> tuple[NDArray[np.uint8], int, np.dtype[Any]]:
-        if field not in self._maps:
+    def _open(self, field: str) -> tuple[RawFile, int, np.dtype[Any]]:
+        if field not in self._files:
             file = self._file_of[field]
             header = self.index.meta if self.index.meta and field == "tokens" else self._own_header(field, file)
-            buffer = self._folder.map(file.name, file.bytes)
-            self._maps[field] = (buffer, int(header["data_start"]), np.dtype(header["dtype"]))
-        return self._maps[field]
+            raw = self._folder.raw(file.name, file.bytes)
+            self._files[field] = (raw, int(header["data_start"]), np.dtype(header["dtype"]))
+        return self._files[field]
 
     def _own_header(self, field: str, file: FileInfo) -> Mapping[str, Any]:
         """The header of a file that we wrote, which must be as the manifest and the index promise."""

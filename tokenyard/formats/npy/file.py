@@ -6,7 +6,6 @@ the header is read.
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
@@ -44,16 +43,15 @@ def read_file_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None
 
 
 def _parsed(where: str, head: bytes, size: int) -> dict[str, Any]:
-    stream = io.BytesIO(head)
     try:
-        shape, fortran, dtype = parse_header(stream)
+        header = parse_header(head)
     except ValueError as e:
         raise DataError(f"{where}: unreadable .npy header ({e}); write the array again with np.save") from None
-    if dtype.hasobject:
+    if header.dtype.hasobject:
         raise DataError(
             f"{where}: an array of Python objects (pickled); tokenyard never unpickles, save integers instead"
         )
-    return _layout(where, list(shape), dtype, fortran, stream.tell(), size)
+    return _layout(where, list(header.shape), header.dtype, header.fortran, header.size, size)
 
 
 def _layout(where: str, shape: list[int], dtype: np.dtype[Any], fortran: bool, start: int, size: int) -> dict[str, Any]:

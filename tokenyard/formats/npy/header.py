@@ -13,6 +13,7 @@ import re
 import tokenize
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO, Any
@@ -23,12 +24,16 @@ from numpy.typing import NDArray
 
 from tokenyard.formats import runs
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.digits import decimal
 from tokenyard.rows import Offsets
 
 MAGIC = b"\x93NUMPY"
 #: What ``write_header`` writes for members of tars, and for files.
 HEADER_BYTES = 80
 FILE_HEADER_BYTES = 128
+#: The fewest items of a list whose header is not kept.
+_SHORT = 1 << 13
+_POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 #: As numpy itself: parsing a longer header could exhaust the parser, and arrays of numbers have short ones.
 _MAX_HEADER = 10_000
 
@@ -50,27 +55,69 @@ def write_header(dtype: np.dtype[Any], shape: tuple[int, ...], num_bytes: int = 
     return MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
-#: What numpy writes for arrays of numbers of one dimension or none.
+def write_list_headers(dtype: np.dtype[Any], lengths: Offsets) -> Bytes:
+    """uint8[n, HEADER_BYTES]: what ``write_header`` writes for each of these lengths, many at once."""
+    lines = _short_list_headers(dtype)[np.minimum(lengths, _SHORT - 1)]
+    long = np.flatnonzero(lengths >= _SHORT)
+    if len(long):
+        lines[long] = _make_list_headers(dtype, lengths[long])
+    return lines
+
+
+@lru_cache(16)
+def _short_list_headers(dtype: np.dtype[Any]) -> Bytes:
+    """The headers of lists of 0 items and more: most need only be looked up."""
+    return _make_list_headers(dtype, np.arange(_SHORT))
+
+
+def _make_list_headers(dtype: np.dtype[Any], lengths: Offsets) -> Bytes:
+    lines = np.empty((len(lengths), HEADER_BYTES), np.uint8)
+    widths = np.searchsorted(_POWERS, lengths, side="right") + 1
+    for width in np.unique(widths).tolist():
+        rows = np.flatnonzero(widths == width)
+        line = write_header(dtype, (10 ** (width - 1),))  # any number of as many digits
+        number = line.index(b"(") + 1
+        lines[rows] = np.frombuffer(line, np.uint8)
+        lines[rows, number : number + width] = decimal(lengths[rows], width)
+    return lines
+
+
+#: What numpy writes for arrays of numbers of up to two dimensions.
 _COMMON = re.compile(
-    rb"\{'descr': '([<>|][biuf][1248])', 'fortran_order': False, 'shape': \((?:(\d+),)?\), \} *\n?", re.DOTALL
+    rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1))', 'fortran_order': False, "
+    rb"'shape': \((?:(\d+),|(\d+), (\d+))?\), \} *\n?",
+    re.DOTALL,
 )
+#: Python 3.11 raises SystemError, now and then, where several threads parse at once.
+_TRIES = 10
 
 
 @lru_cache(1 << 16)
 def read_header(data: bytes) -> NpyHeader:
     """Read a whole header. Raises ValueError: damaged, or an array of Python objects."""
-    if data[6:7] == b"\x01" and (common := _COMMON.fullmatch(data, 10)):
-        length = common[2]
-        return NpyHeader(len(data), np.dtype(common[1].decode()), () if length is None else (int(length),), False)
-    stream = io.BytesIO(data)
-    shape, fortran, dtype = parse_header(stream)
-    if dtype.hasobject:
+    header = parse_header(data)
+    if header.dtype.hasobject:
         raise ValueError("an array of Python objects (pickled), which tokenyard never unpickles")
-    return NpyHeader(stream.tell(), dtype, shape, fortran)
+    return header
 
 
-def parse_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether in Fortran order, and dtype, as numpy reads them. Raises ValueError, whatever the bytes are."""
+def parse_header(data: bytes) -> NpyHeader:
+    """What the header says that these bytes begin with. Raises ValueError, whatever they are.
+
+    Headers of arrays of numbers, as numpy writes them, are read here; numpy parses them as it does Python code.
+    """
+    if data[:8] == MAGIC + b"\x01\x00":
+        size = 10 + int.from_bytes(data[8:10], "little")
+        if len(data) >= size and (common := _COMMON.fullmatch(data, 10, size)):
+            shape = tuple(int(length) for length in common.groups()[1:] if length is not None)
+            return NpyHeader(size, np.dtype(common[1].decode()), shape, False)
+    for _ in range(_TRIES - 1):
+        with suppress(SystemError):
+            return _parsed_by_numpy(io.BytesIO(data))
+    return _parsed_by_numpy(io.BytesIO(data))
+
+
+def _parsed_by_numpy(stream: IO[bytes]) -> NpyHeader:
     try:
         version = npy_format.read_magic(stream)
         # Version 3 differs from 2 only in UTF-8 field names, which arrays of numbers don't have.
@@ -86,7 +133,7 @@ def parse_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
             shape, fortran, dtype = readers[version](stream, max_header_size=_MAX_HEADER)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as e:
         raise ValueError(str(e).partition("\n")[0] or e.__class__.__name__) from None
-    return tuple(shape), bool(fortran), dtype
+    return NpyHeader(stream.tell(), dtype, tuple(shape), bool(fortran))
 
 
 @dataclass(frozen=True, kw_only=True)

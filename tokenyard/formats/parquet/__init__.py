@@ -1,8 +1,9 @@
 """Parquet: ``tokens: list<uint16 | uint32 | ...>`` and natural columns, for DuckDB, pandas and ``datasets``.
 
 A row group is a storage block: at most ``row_group_rows`` rows and ``row_group_bytes``. Tokens are BYTE_STREAM_SPLIT
-(the high bytes of ids compress well apart from the low ones), or dictionary-coded where nothing compresses them. Pages
-carry checksums, which are verified on reading. Equal rows and options give equal bytes under one version of pyarrow.
+(the high bytes of ids compress well apart from the low ones) or PLAIN, whichever a trial on the shard finds smaller, or
+dictionary-coded where nothing compresses them. Pages carry checksums, which are verified on reading. Equal rows and
+options give equal bytes under one version of pyarrow.
 
 Other people's files: a column of lists of any integers holds the tokens, the others become fields. Column-chunk
 metadata is never asked of pyarrow, whose accessors end the process on some damaged files; see ``footer``.
@@ -33,11 +34,12 @@ from tokenyard.formats.base import (
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.parquet.footer import check_declared, read_footer
 from tokenyard.formats.parquet.reader import ParquetReader, decode, place_of, reading
+from tokenyard.formats.parquet.token_encoding import choose_token_encoding
 from tokenyard.formats.shared.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, cut_blocks, row_bytes
 from tokenyard.formats.shared.foreign import check_ids, choose_fields, find_tokens, refuse_options, same_fields
 from tokenyard.manifest import FileInfo, ShardInfo
-from tokenyard.rows import RowBatch, offsets_of
+from tokenyard.rows import Array, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
 from tokenyard.storage import Folder
 
@@ -82,7 +84,7 @@ class Parquet(Format):
         layout = arrow_schema(schema)
         with (
             folder.publish(stem + self.suffix) as file,
-            pq.ParquetWriter(file, layout, **_layout(chosen, schema)) as w,
+            pq.ParquetWriter(file, layout, **_layout(chosen, schema, rows.tokens)) as w,
         ):
             for start, stop in zip(block_rows[:-1].tolist(), block_rows[1:].tolist(), strict=True):
                 w.write_batch(record_batch(rows.slice(start, stop), layout), row_group_size=stop - start)
@@ -150,16 +152,18 @@ class Parquet(Format):
 FORMAT = Parquet()
 
 
-def _layout(options: ParquetOptions, schema: Schema) -> dict[str, Any]:
+def _layout(options: ParquetOptions, schema: Schema, tokens: Array) -> dict[str, Any]:
     """The writer's settings. A column of lists is known to it by the path of its leaf."""
     leaves = [f"{n}.list.element" if t.is_list else n for n, t in sorted(schema.fields.items())]
-    split = options.compression != "none"
+    packs = options.compression != "none"
+    # Levels of 3 and more are slower to write, and smaller on repetitive text alone.
+    level = options.compression_level or 1 if options.compression == "zstd" else None
+    encoding = choose_token_encoding(tokens, options.compression, level) if packs else None
     return {
         "compression": options.compression,
-        # Level 3 is no smaller on ids, and slower to write.
-        "compression_level": options.compression_level or 1 if options.compression == "zstd" else None,
-        "use_dictionary": leaves if split else ["tokens.list.element", *leaves],
-        "column_encoding": {"tokens.list.element": "BYTE_STREAM_SPLIT"} if split else None,
+        "compression_level": level,
+        "use_dictionary": leaves if packs else ["tokens.list.element", *leaves],
+        "column_encoding": {"tokens.list.element": encoding} if encoding else None,
         "write_statistics": leaves,
         "write_page_checksum": True,
         "store_schema": False,

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,6 +19,11 @@ from tokenyard.rows import Offsets, RowBatch, offsets_of
 
 #: Rows in a storage block: as many as an order block and a digest block hold by default.
 BLOCK_ROWS = 1024
+#: Bytes of a raw shard that are read at once. More: fewer calls. Less: less is read that an order block doesn't need,
+#: since these begin at any row.
+RANGE_BYTES = 1 << 20
+#: Rows and tokens that are encoded at once.
+PIECE_ROWS, PIECE_TOKENS = 4096, 1 << 20
 _MAX_KEPT = 8
 
 Value = TypeVar("Value")
@@ -42,6 +47,29 @@ def cut_blocks(sizes: Offsets, max_rows: int, max_bytes: int) -> Offsets:
         fitting = int(np.searchsorted(ends, ends[start] + max_bytes, side="right")) - 1
         starts.append(min(max(fitting, start + 1), start + max_rows, len(sizes)))
     return np.array(starts, np.int64)
+
+
+def cut_ranges(starts: Offsets) -> Offsets:
+    """int64[blocks + 1]: where the blocks of a raw shard begin that is read by ranges.
+
+    ``starts``: int64[rows], the byte of the file at which each row begins.
+    """
+    sizes = np.maximum(np.diff(starts, append=starts[-1:]), 0)
+    return cut_blocks(sizes, BLOCK_ROWS, RANGE_BYTES)
+
+
+def cut_batches(batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
+    """The same rows in batches of at most ``PIECE_ROWS`` rows and ``PIECE_TOKENS`` tokens, and one row at least.
+
+    What an encoder makes of such a piece is still in the processor's cache when it is hashed and written.
+    """
+    for batch in batches:
+        start = 0
+        while start < len(batch):
+            fitting = int(np.searchsorted(batch.offsets, batch.offsets[start] + PIECE_TOKENS, side="right")) - 1
+            stop = min(max(fitting, start + 1), start + PIECE_ROWS, len(batch))
+            yield batch.slice(start, stop)
+            start = stop
 
 
 class Recent(Generic[Value]):

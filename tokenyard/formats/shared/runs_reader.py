@@ -1,55 +1,84 @@
-"""A reader for shards whose rows are runs of bytes in one buffer: MDS shards and tars, raw or decoded as a whole.
+"""A reader for shards whose rows are runs of bytes in one file: MDS shards and tars, raw or decoded as a whole.
 
 From the index it needs ``offsets`` and ``starts`` for the tokens, and for each extra field ``field:<name>:starts``, for
 those with lengths ``field:<name>:offsets`` (in items), and ``field:<name>:null`` (the null rows) where there are any.
 ``dtypes`` in the index's meta names stored dtypes that are not the schema's.
 
-A raw shard is mapped. A decoded one lives as long as somebody uses it: the corpus's cache, or the thread that reads its
-rows, which keeps the one it read last.
+Of a raw shard the ranges are read that hold the rows asked for. A decoded one lives as long as somebody uses it: the
+corpus's cache, or the thread that reads its rows, which keeps the one it read last.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.base import ShardReader
-from tokenyard.formats.extents import Extents
+from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.blocks import cut_ranges
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema
+from tokenyard.storage import RawFile
+
+#: Decodes a shard, or checks a raw one before its first range is read.
+Decode = Callable[[], Bytes]
+Check = Callable[[RawFile], None]
 
 
 class RunsReader(ShardReader):
-    """See the module. ``load`` maps or decodes the shard; ``mapped`` says which."""
+    """See the module. A raw shard has a ``raw`` file, which may have a ``check``; ``decode`` makes bytes of others."""
 
     def __init__(
-        self, where: str, index: ShardIndex, schema: Schema, load: Callable[[], Bytes], *, mapped: bool
+        self,
+        where: str,
+        index: ShardIndex,
+        schema: Schema,
+        *,
+        raw: RawFile | None = None,
+        check: Check | None = None,
+        decode: Decode | None = None,
     ) -> None:
-        super().__init__(where, index)
+        in_ranges = raw is not None and not raw.mapped
+        super().__init__(where, index, cut_ranges(index.arrays["starts"]) if in_ranges else None)
+        self.mapped = raw is not None and raw.mapped
         self._fields = schema.fields
-        self._load = load
-        self._mapped = mapped
-        self._map: ShardBytes | None = None
+        self._raw = raw
+        self._check = check
+        self._decode_shard = decode
         self._decoded: weakref.ref[Bytes] | None = None
+        # Of each block that somebody uses, the bytes with all that gathers ask for.
+        self._ranges: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
+        self._gathered = ["tokens", *(n for n, t in schema.fields.items() if t.is_list)]
         self._dtypes = {"tokens": np.dtype(schema.token_dtype).newbyteorder("<")}
         self._dtypes |= {name: type.dtype.newbyteorder("<") for name, type in schema.fields.items()}
         self._dtypes |= {name: np.dtype(text) for name, text in index.meta.get("dtypes", {}).items()}
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
-        """The whole shard, which is one block."""
-        if self._mapped:
-            return self._table(self._mapped_shard(), field)
-        return self._table(ShardBytes(self._decode()), field)
+        """One block: the whole shard, unless it is read by ranges."""
+        start, stop = self.block_rows[block : block + 2].tolist()
+        if self._raw is None:
+            return self._table(ShardBytes(self._decode()), field, start, stop)
+        low, high = self._span(self._raw, self._gathered, start, stop)
+        if self._raw.mapped:  # the whole of it costs no more, and places of rows are those of the index
+            low, high = 0, self._raw.num_bytes
+        buffer = self._ranges.get(block)
+        if buffer is None:
+            buffer = self._ranges[block] = self._read(self._raw, low, high)
+        return self._table(ShardBytes(buffer, low, mapped=self._raw.mapped), field, start, stop)
 
     def rows(self, start: int, stop: int) -> RowBatch:
         """Rows start .. stop; those of a mapped shard share its memory where they lie together."""
-        shard = self._mapped_shard() if self._mapped else _keep(self, self._decode)
+        if self._raw is None:
+            shard = _keep(self, self._decode)
+        else:
+            low, high = self._span(self._raw, ["tokens", *self._fields], start, stop)
+            shard = ShardBytes(self._read(self._raw, low, high), low, mapped=self._raw.mapped)
         offsets = self.index.offsets[start : stop + 1]
         return RowBatch(
             tokens=self.items(shard, "tokens", start, stop),
@@ -85,52 +114,66 @@ class RunsReader(ShardReader):
 
     def items(self, shard: ShardBytes, name: str, start: int, stop: int) -> Array:
         """The items of the tokens or of a field in rows start .. stop, flat."""
-        items = self._table(shard, name).items(start, stop)
+        items = self._table(shard, name, start, stop).items(0, stop - start)
         return items.astype(items.dtype.newbyteorder("="), copy=False)
 
-    def _table(self, shard: ShardBytes, name: str) -> Extents:
-        if name not in shard.tables:
-            arrays = self.index.arrays
-            prefix = "" if name == "tokens" else f"field:{name}:"
-            offsets = arrays.get(f"{prefix}offsets")
-            lengths = np.diff(offsets) if offsets is not None else self._one_item_a_row(name)
-            table = Extents(
-                buffer=shard.buffer,
-                starts=arrays[f"{prefix}starts"],
-                lengths=lengths,
-                dtype=self._dtypes[name],
-                mapped=self._mapped,
-            )
-            shard.tables[name] = table.check(self.where)
-        return shard.tables[name]
+    def _runs(self, name: str, start: int, stop: int) -> tuple[Offsets, Offsets]:
+        """Where the items of rows start .. stop begin in the shard, and how many each row has."""
+        arrays = self.index.arrays
+        prefix = "" if name == "tokens" else f"field:{name}:"
+        starts = arrays[f"{prefix}starts"][start:stop]
+        offsets = arrays.get(f"{prefix}offsets")
+        if offsets is not None:
+            return starts, np.diff(offsets[start : stop + 1])
+        valid = self.valid(name, start, stop)
+        return starts, np.ones(stop - start, np.int64) if valid is None else valid.astype(np.int64)
 
-    def _one_item_a_row(self, name: str) -> Offsets:
-        lengths = np.ones(self.index.num_rows, np.int64)
-        null = self.index.arrays.get(f"field:{name}:null")
-        if null is not None:
-            lengths[null] = 0
-        return lengths
+    def _table(self, shard: ShardBytes, name: str, start: int, stop: int) -> Extents:
+        """Rows start .. stop in the bytes that are there."""
+        starts, lengths = self._runs(name, start, stop)
+        dtype = self._dtypes[name]
+        if self._raw is None:
+            check_runs(starts, lengths, dtype, len(shard.buffer), self.where, start)
+        elif shard.low or len(shard.buffer) < self._raw.num_bytes:
+            # Checked before they were read; a row of no items may lie anywhere.
+            starts = np.clip(starts - shard.low, 0, len(shard.buffer))
+        return Extents(buffer=shard.buffer, starts=starts, lengths=lengths, dtype=dtype, mapped=shard.mapped)
 
-    def _mapped_shard(self) -> ShardBytes:
-        if self._map is None:
-            self._map = ShardBytes(self._load())
-        return self._map
+    def _span(self, raw: RawFile, names: Iterable[str], start: int, stop: int) -> tuple[int, int]:
+        """The range of the file that holds all items of some fields in rows start .. stop."""
+        low, high = raw.num_bytes, 0
+        for name in names:
+            starts, lengths = self._runs(name, start, stop)
+            dtype = self._dtypes[name]
+            check_runs(starts, lengths, dtype, raw.num_bytes, self.where, start)
+            if len(some := np.flatnonzero(lengths)):
+                low = min(low, int(starts[some].min()))
+                high = max(high, int((starts[some] + lengths[some] * dtype.itemsize).max()))
+        return (low, high) if low < high else (0, 0)
+
+    def _read(self, raw: RawFile, low: int, high: int) -> Bytes:
+        if (check := self._check) is not None:
+            check(raw)
+            self._check = None
+        return raw.read(low, high)
 
     def _decode(self) -> Bytes:
         """The decoded bytes; shared by whoever uses them at the time."""
         buffer = self._decoded() if self._decoded is not None else None
         if buffer is None:
-            buffer = self._load()
+            assert self._decode_shard is not None
+            buffer = self._decode_shard()
             self._decoded = weakref.ref(buffer)
         return buffer
 
 
 class ShardBytes:
-    """The bytes of a shard, and the extent tables made of them so far."""
+    """Bytes of a shard from byte ``low`` on."""
 
-    def __init__(self, buffer: Bytes) -> None:
+    def __init__(self, buffer: Bytes, low: int = 0, *, mapped: bool = False) -> None:
         self.buffer = buffer
-        self.tables: dict[str, Extents] = {}
+        self.low = low
+        self.mapped = mapped
 
 
 class _Kept:

@@ -12,7 +12,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -33,6 +33,7 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.blocks import cut_batches
 from tokenyard.formats.shared.compression import check_level, decompress, gunzip, gunzip_head, gzip_packer
 from tokenyard.formats.shared.runs_reader import RunsReader, ShardBytes
 from tokenyard.formats.webdataset import samples as tar_samples
@@ -51,8 +52,6 @@ _RAW, _GZIPPED = (".tar",), (".tar.gz", ".tgz")
 _OTHERS = (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".tar.lz4", ".tar.br")
 #: What other people's compressed tars may grow to in memory.
 _MAX_DECODED = 1 << 32
-#: Rows and tokens that are encoded at once.
-_PIECE_ROWS, _PIECE_TOKENS = 4096, 1 << 22
 #: How many of other people's tars are looked at to see what samples hold, and how far.
 _HEADS, _HEAD_MEMBERS, _HEAD_BYTES = 16, 1024, 1 << 22
 
@@ -61,7 +60,8 @@ class WebDatasetOptions(FormatOptions):
     """Options of the WebDataset writer."""
 
     compression: Literal["none", "gz"] = Field(
-        default="none", description="How whole tars are compressed; raw ones are read at memory speed."
+        default="none",
+        description="How tars are compressed. Raw ones are read at memory speed; gz ones take about half the space.",
     )
     compression_level: int | None = Field(default=None, description="Its level, 0 to 9; 1 when not given.")
 
@@ -86,13 +86,13 @@ class WebDataset(Format):
         encoder = TarEncoder(schema, stem, sum(len(b) for b in batches))
         if chosen.compression == "none":
             with folder.publish(stem + ".tar") as file:
-                for piece in _pieces(batches):
+                for piece in cut_batches(batches):
                     file.write(encoder.encode(piece))
                 file.write(tar.END)
             return WrittenShard(files=(file.info,), index=ShardIndex(arrays=encoder.index()))
         packer = gzip_packer(chosen.compression_level)
         with folder.publish(stem + ".tar.gz") as file:
-            for piece in _pieces(batches):
+            for piece in cut_batches(batches):
                 file.write(packer.compress(encoder.encode(piece)))
             file.write(packer.compress(tar.END) + packer.flush())
         meta = {"compression": "gz", "raw_bytes": encoder.num_bytes + len(tar.END)}
@@ -100,9 +100,11 @@ class WebDataset(Format):
 
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         """Maps nothing yet."""
-        load = partial(_load, folder, shard.files[0], {**shard.meta, **index.meta}, index)
-        mapped = not shard.meta.get("compression") and "json_bytes" not in index.meta
-        return _Reader(str(folder.at(shard.name)), index, schema, load, mapped=mapped)
+        file, where = shard.files[0], str(folder.at(shard.name))
+        if shard.meta.get("compression") or "json_bytes" in index.meta:
+            decode = partial(_load, folder, file, {**shard.meta, **index.meta}, index)
+            return _Reader(where, index, schema, decode=decode)
+        return _Reader(where, index, schema, raw=folder.raw(file.name, file.bytes))
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """Any tars; each is a shard. What samples hold is taken from the first ones of some shards."""
@@ -159,16 +161,6 @@ class _Reader(RunsReader):
         return Column(type=type, values=values, valid=self.valid(name, start, stop))
 
 
-def _pieces(batches: Sequence[RowBatch]) -> Iterator[RowBatch]:
-    for batch in batches:
-        start = 0
-        while start < len(batch):
-            fitting = int(np.searchsorted(batch.offsets, batch.offsets[start] + _PIECE_TOKENS, side="right")) - 1
-            stop = min(max(fitting, start + 1), start + _PIECE_ROWS, len(batch))
-            yield batch.slice(start, stop)
-            start = stop
-
-
 def _head(folder: Folder, name: str) -> Head:
     """The bytes and the first samples of a tar."""
     where = str(folder.at(name))
@@ -197,10 +189,10 @@ def _load(folder: Folder, file: FileInfo, meta: Mapping[str, Any], index: ShardI
 
 
 def _read(folder: Folder, file: FileInfo, compression: str | None, raw_bytes: int | None) -> Bytes:
-    buffer = folder.map(file.name, file.bytes)
     where = str(folder.at(file.name))
     if compression is None:
-        return buffer
+        return folder.map(file.name, file.bytes)
+    buffer = folder.raw(file.name, file.bytes).read(0, file.bytes)
     if raw_bytes is None:
         return gunzip(buffer, _MAX_DECODED, where)
     return decompress(buffer, compression, raw_bytes, where)

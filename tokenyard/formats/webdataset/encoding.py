@@ -9,8 +9,9 @@ import numpy as np
 
 from tokenyard.errors import SchemaError
 from tokenyard.formats import runs
-from tokenyard.formats.npy.header import HEADER_BYTES, write_header
+from tokenyard.formats.npy.header import write_header, write_list_headers
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.digits import decimal
 from tokenyard.formats.shared.runs_reader import field_arrays
 from tokenyard.formats.webdataset import tar
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
@@ -55,11 +56,10 @@ class TarEncoder:
         """The members of the next rows."""
         rows = np.arange(self._row, self._row + len(batch), dtype=np.int64)
         prefix = np.broadcast_to(np.frombuffer(self._prefix, np.uint8), (len(batch), len(self._prefix)))
-        keys = np.concatenate([prefix, tar.digits(rows, self._width)], axis=1)
+        keys = np.concatenate([prefix, decimal(rows, self._width)], axis=1)
         columns = {name: _Column(name, kind, batch, self._row) for name, kind in self._kinds.items()}
         bounds = offsets_of(np.sum([c.taken for c in columns.values()], axis=0))
-        members = np.empty(int(bounds[-1]), np.uint8)
-        runs.interleave([part for column in columns.values() for part in column.parts(keys)], members)
+        members = runs.interleave([part for column in columns.values() for part in column.parts(keys)])
         position = self.num_bytes + bounds[:-1]
         for kind, column in zip(self._kinds.values(), columns.values(), strict=True):
             kind.starts.append(np.where(column.valid, position + column.head_bytes, 0))
@@ -135,6 +135,4 @@ def _heads(dtype: np.dtype[np.generic], lengths: Offsets | None) -> Bytes:
     """The .npy headers of arrays of these lengths, or the one of single numbers; all are equally long."""
     if lengths is None:
         return np.frombuffer(write_header(dtype, ()), np.uint8)[None]
-    different, which = np.unique(lengths, return_inverse=True)
-    text = b"".join(write_header(dtype, (n,)) for n in different.tolist())
-    return np.frombuffer(text, np.uint8).reshape(len(different), HEADER_BYTES)[which]
+    return write_list_headers(dtype, lengths)

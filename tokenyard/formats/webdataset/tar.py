@@ -20,6 +20,7 @@ import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.digits import octal
 from tokenyard.formats.webdataset.tar_source import BufferSource, TarSource
 from tokenyard.rows import Array, Offsets
 
@@ -53,23 +54,28 @@ def padded(sizes: Offsets) -> Offsets:
 
 def headers(names: Array, sizes: Offsets) -> Bytes:
     """uint8[n, 512]: the headers of regular files. ``names``: uint8[n, at most 100]; ``sizes`` of 8 GiB at most."""
-    lines = np.zeros((len(sizes), BLOCK), np.uint8)
+    numbers = octal(sizes, 11)
+    sums = names.sum(axis=1, dtype=np.int64) + numbers.sum(axis=1, dtype=np.int64) + _TEMPLATE.sum(dtype=np.int64)
+    lines = np.empty((len(sizes), BLOCK), np.uint8)
+    lines[:] = _TEMPLATE
     lines[:, : names.shape[1]] = names
-    fixed = {100: _MODE, 108: _NOBODY, 116: _NOBODY, 136: _NO_TIME, _MAGIC: b"ustar", _MAGIC + 6: b"00"}
-    for place, text in fixed.items():
-        lines[:, place : place + len(text)] = np.frombuffer(text, np.uint8)
-    lines[:, _FLAG] = b"0"[0]
-    lines[:, 124:135] = digits(sizes, 11, 8)
-    lines[:, _SUM] = b" "[0]
-    lines[:, 148:154] = digits(lines.sum(axis=1, dtype=np.int64), 6, 8)
+    lines[:, 124:135] = numbers
+    lines[:, 148:154] = octal(sums, 6)
     lines[:, 154] = 0
     return lines
 
 
-def digits(values: Offsets, width: int, base: int = 10) -> Bytes:
-    """uint8[n, width]: numbers as text with leading zeros."""
-    powers = base ** np.arange(width - 1, -1, -1, dtype=np.int64)
-    return (values[:, None] // powers % base + ord("0")).astype(np.uint8)
+def _template() -> Bytes:
+    """A header without name and size, and with blanks where its checksum goes, as the checksum counts them."""
+    line = np.zeros(BLOCK, np.uint8)
+    fixed = {100: _MODE, 108: _NOBODY, 116: _NOBODY, 136: _NO_TIME, _MAGIC: b"ustar", _MAGIC + 6: b"00", _FLAG: b"0"}
+    for place, text in fixed.items():
+        line[place : place + len(text)] = np.frombuffer(text, np.uint8)
+    line[_SUM] = b" "[0]
+    return line
+
+
+_TEMPLATE = _template()
 
 
 class Member(NamedTuple):

@@ -1,19 +1,20 @@
-"""The manifest: what a corpus is, shard by shard. A corpus is whole exactly when its manifest is there.
-
-It holds nothing that changes from run to run (no time, host, absolute path or worker count), so equal work gives equal
-bytes. It lies at ``.tokenyard/manifest.json``.
-"""
+"""The model of a manifest, its JSON, and the check of all that is read."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tokenyard.digest import Digests
 from tokenyard.errors import DataError, SchemaError
+from tokenyard.manifest.entries import FileInfo, ShardInfo, file_of, file_to_list, is_count, shard_of, shard_to_dict
+from tokenyard.manifest.shard_lines import ShardLines, split_shards
+from tokenyard.rows import Offsets
 from tokenyard.schema import Schema
 
 MANIFEST_VERSION = 1
@@ -24,40 +25,6 @@ MANIFEST_NAME = f"{HOME}/manifest.json"
 MARKER_NAME = f"{HOME}/job.json"
 
 _DIGEST = re.compile(r"ty1:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileInfo:
-    """One file of a corpus: name relative to its folder, size in bytes, ``blake3:<hex>`` checksum (None: not known)."""
-
-    name: str
-    bytes: int
-    checksum: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardInfo:
-    """One shard: its files (the tokens' own file first), rows and tokens, and what the format must remember of it.
-
-    ``index`` is the file of the shard's row index under ``.tokenyard/``; None when it is kept elsewhere (other people's
-    corpora).
-    """
-
-    files: tuple[FileInfo, ...]
-    num_rows: int
-    num_tokens: int
-    index: FileInfo | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the file that holds the tokens."""
-        return self.files[0].name
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all files of the shard, its index left out."""
-        return sum(f.bytes for f in self.files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +44,12 @@ class Layout:
         problems = []
         if self.kind not in ("documents", "packed"):
             problems.append(f"kind: expected documents or packed, found {self.kind!r:.60}")
-        if not (_is_count(self.seq_len, 1) or (self.seq_len is None and self.kind != "packed")):
+        if not (is_count(self.seq_len, 1) or (self.seq_len is None and self.kind != "packed")):
             problems.append(f"seq_len: expected a whole number from 1 on, found {self.seq_len!r:.60}")
         lengths_field: Any = self.lengths_field
         if not (lengths_field is None or isinstance(lengths_field, str)):
             problems.append(f"lengths_field: expected the name of a field or null, found {lengths_field!r:.60}")
-        if not (self.pad_token_id is None or _is_count(self.pad_token_id)):
+        if not (self.pad_token_id is None or is_count(self.pad_token_id)):
             problems.append(f"pad_token_id: expected a token id or null, found {self.pad_token_id!r:.60}")
         if problems:
             raise SchemaError("; ".join(f"layout.{p}" for p in problems))
@@ -107,7 +74,7 @@ class Manifest:
 
     format: str
     schema: Schema
-    shards: tuple[ShardInfo, ...]
+    shards: Sequence[ShardInfo]
     layout: Layout = field(default_factory=Layout)
     digests: Digests | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -123,12 +90,26 @@ class Manifest:
     @property
     def num_rows(self) -> int:
         """Rows in all shards."""
-        return sum(s.num_rows for s in self.shards)
+        return sum(self.rows_of_shards.tolist())
 
     @property
     def num_tokens(self) -> int:
         """Tokens in all shards."""
-        return sum(s.num_tokens for s in self.shards)
+        return sum(self.tokens_of_shards.tolist())
+
+    @property
+    def rows_of_shards(self) -> Offsets:
+        """int64[shards]: rows in each shard."""
+        if isinstance(self.shards, ShardLines):
+            return self.shards.num_rows
+        return np.array([s.num_rows for s in self.shards], np.int64)
+
+    @property
+    def tokens_of_shards(self) -> Offsets:
+        """int64[shards]: tokens in each shard."""
+        if isinstance(self.shards, ShardLines):
+            return self.shards.num_tokens
+        return np.array([s.num_tokens for s in self.shards], np.int64)
 
     @property
     def num_bytes(self) -> int:
@@ -151,34 +132,22 @@ class Manifest:
             "meta": dict(self.meta),
         }
         if self.files:
-            head["files"] = [_file_to_list(f) for f in self.files]
+            head["files"] = [file_to_list(f) for f in self.files]
         lines = [f'  "{key}": {json.dumps(value, sort_keys=True)}' for key, value in head.items()]
-        shards = ",\n".join("    " + json.dumps(_shard_to_dict(s), sort_keys=True) for s in self.shards)
+        shards = ",\n".join("    " + json.dumps(shard_to_dict(s), sort_keys=True) for s in self.shards)
         lines.append(f'  "shards": [\n{shards}\n  ]' if self.shards else '  "shards": []')
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Manifest:
         """Read a manifest. Raises DataError that lists every problem found; ``where`` names the file in it."""
+        if (split := split_shards(text.encode() if isinstance(text, str) else text)) is not None:
+            return _Checker(where).manifest(*split)
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as e:
             raise DataError(f"{where}: not valid JSON ({e}); the manifest is damaged, restore it") from None
         return _Checker(where).manifest(data)
-
-
-def _shard_to_dict(shard: ShardInfo) -> dict[str, Any]:
-    return {
-        "rows": shard.num_rows,
-        "tokens": shard.num_tokens,
-        "files": [_file_to_list(f) for f in shard.files],
-        "index": _file_to_list(shard.index) if shard.index else None,
-        "meta": dict(shard.meta),
-    }
-
-
-def _file_to_list(file: FileInfo) -> list[Any]:
-    return [file.name, file.bytes, file.checksum]
 
 
 class _Checker:
@@ -188,7 +157,8 @@ class _Checker:
         self._where = where
         self._problems: list[str] = []
 
-    def manifest(self, data: Any) -> Manifest:
+    def manifest(self, data: Any, checked: ShardLines | None = None) -> Manifest:
+        """The manifest of JSON values, but for the shards, where these were checked already."""
         if not isinstance(data, dict):
             raise DataError(f"{self._where}: expected a JSON object, found {type(data).__name__}")
         version = data.get("tokenyard")
@@ -200,18 +170,13 @@ class _Checker:
         name = self._get(data, "format", str, "")
         schema = self._schema(self._get(data, "schema", dict, {}))
         layout = self._layout(self._get(data, "layout", dict, {}), schema)
-        shards = tuple(s for i, d in enumerate(self._get(data, "shards", list, [])) if (s := self._shard(i, d)))
+        shards = self._shards(self._get(data, "shards", list, [])) if checked is None else checked
         digests = self._digests(data, schema)
         provenance = self._get(data, "provenance", dict, {})
         meta = self._get(data, "meta", dict, {})
         # Most formats keep nothing beside their shards.
         files = self._files(self._get(data, "files", list, []) if "files" in data else [])
-        for key, total in (("rows", sum(s.num_rows for s in shards)), ("tokens", sum(s.num_tokens for s in shards))):
-            if not self._problems and data.get(key) != total:
-                self._problems.append(f"{key} is {data.get(key)!r}, but the shards sum to {total}")
-        if self._problems:
-            raise DataError(f"{self._where}: " + "; ".join(self._problems))
-        return Manifest(
+        manifest = Manifest(
             format=name,
             schema=schema,
             layout=layout,
@@ -221,6 +186,12 @@ class _Checker:
             meta=meta,
             files=files,
         )
+        for key, total in (("rows", manifest.num_rows), ("tokens", manifest.num_tokens)):
+            if not self._problems and data.get(key) != total:
+                self._problems.append(f"{key} is {data.get(key)!r}, but the shards sum to {total}")
+        if self._problems:
+            raise DataError(f"{self._where}: " + "; ".join(self._problems))
+        return manifest
 
     def _get(self, data: Mapping[str, Any], key: str, kind: type[Any], default: Any) -> Any:
         value = data.get(key)
@@ -260,18 +231,12 @@ class _Checker:
             self._problems.append(f"field_digests: of {sorted(fields)}, but the fields are {sorted(schema.fields)}")
         return None if self._problems else Digests(tokens=digest, fields=fields)
 
+    def _shards(self, data: list[Any]) -> tuple[ShardInfo, ...]:
+        return tuple(s for i, d in enumerate(data) if (s := self._shard(i, d)))
+
     def _shard(self, i: int, data: Any) -> ShardInfo | None:
         try:
-            files = tuple(self._file(f) for f in data["files"])
-            rows, tokens, meta = data["rows"], data["tokens"], data["meta"]
-            if not files or not _is_count(rows) or not _is_count(tokens):
-                raise ValueError(
-                    f"a shard needs files and counts from 0 on, found {rows!r:.60} rows, {tokens!r:.60} tokens"
-                )
-            if not isinstance(meta, dict):
-                raise ValueError(f"meta: expected dict, found {meta!r:.60}")
-            index = self._file(data["index"]) if data["index"] else None
-            return ShardInfo(files=files, num_rows=rows, num_tokens=tokens, index=index, meta=meta)
+            return shard_of(data)
         except KeyError as e:
             self._problems.append(f"shards[{i}]: {e} is missing")
         except (TypeError, ValueError) as e:
@@ -282,31 +247,11 @@ class _Checker:
         found = []
         for i, file in enumerate(data):
             try:
-                found.append(self._file(file))
+                found.append(file_of(file))
             except (TypeError, ValueError) as e:
                 self._problems.append(f"files[{i}]: {e}")
         return tuple(found)
 
-    def _file(self, data: Any) -> FileInfo:
-        name, size, checksum = data
-        check_name(name)
-        if not _is_count(size):
-            raise ValueError(f"size of {name!r} is {size!r:.60}")
-        if checksum is not None and not isinstance(checksum, str):
-            raise ValueError(f"checksum of {name!r} is {checksum!r:.60}")
-        return FileInfo(name=name, bytes=size, checksum=checksum)
-
-
-def _is_count(value: Any, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
-
 
 def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
-
-
-def check_name(name: Any) -> None:
-    """Raise DataError unless ``name`` is a plain relative path that stays inside its folder."""
-    parts = name.split("/") if isinstance(name, str) else []
-    if not parts or any(p in ("", ".", "..") for p in parts) or "\\" in name or "\0" in name:
-        raise DataError(f"file name {name!r} is not a plain relative path; it would lead outside the corpus")
