@@ -19,6 +19,8 @@ Value = TypeVar("Value")
 @dataclass
 class _Entry(Generic[Value]):
     future: Future[Value] = field(default_factory=Future)
+    #: The value, once it is made: asking a future takes a lock of its own.
+    made: list[Value] = field(default_factory=list)
     cost: int = 0
 
 
@@ -40,25 +42,40 @@ class BoundedCache(Generic[Value]):
         """What the values kept cost together."""
         return self._cost
 
+    def touch(self, key: Hashable) -> bool:
+        """Count a value as used, if it is there. Returns whether it is."""
+        with self._lock:
+            if key not in self._entries:
+                return False
+            self._entries.move_to_end(key)
+            return True
+
     def get(self, key: Hashable, make: Callable[[], Value], cost: Callable[[Value], int]) -> Value:
         """The value of ``key``, made by ``make()`` when it is not there. An error in it reaches all who wait."""
-        entry: _Entry[Value] = _Entry()
         with self._lock:
-            found = self._entries.setdefault(key, entry)
-            self._entries.move_to_end(key)
-        if found is not entry:
-            return found.future.result()
+            if (found := self._entries.get(key)) is not None:
+                self._entries.move_to_end(key)
+        if found is not None:
+            return found.made[0] if found.made else found.future.result()
+        entry = _Entry[Value]()
         try:
+            with self._lock:
+                found = self._entries.setdefault(key, entry)
+            if found is not entry:
+                return found.future.result()
             value = make()
             price = cost(value)
         except BaseException as e:
             with self._lock:
-                del self._entries[key]
-            entry.future.set_exception(e)
+                if self._entries.get(key) is entry:
+                    del self._entries[key]
+            if not entry.future.done():
+                entry.future.set_exception(e)
             raise
         with self._lock:
             # Together, so that an eviction never sees a value whose cost is not counted yet.
             entry.future.set_result(value)
+            entry.made.append(value)
             entry.cost = price
             self._cost += price
             self._evict()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tokenyard.corpus.gather import Gatherer
+from tokenyard.corpus.read_ahead import ReadAhead
 from tokenyard.corpus.shards import OpenShards
 from tokenyard.digest import DIGEST_BLOCK_ROWS
 from tokenyard.formats.base import Format, ShardReader, iter_pieces
@@ -23,7 +25,7 @@ from tokenyard.rows import Array, Offsets, RowBatch
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder, checksum
 
-#: Tokens in a batch that ``batches`` yields, unless one row alone has more.
+#: Tokens in a batch that ``batches`` yields, unless told otherwise, or one row alone has more.
 BATCH_TOKENS = 1 << 20
 _BATCH_ROWS = 64 * DIGEST_BLOCK_ROWS
 
@@ -53,7 +55,7 @@ class Corpus:
     def _reset(self) -> None:
         self._shards = OpenShards(self.folder, self.manifest, self._format, self._indexes, self._cache_bytes)
         self._row_starts, self._token_starts = self._shards.row_starts, self._shards.token_starts
-        self._gatherer = Gatherer(self._shards)
+        self._gatherer: Gatherer | None = None
         # Last: whoever sees it must find caches of this process.
         self._pid = os.getpid()
 
@@ -61,14 +63,18 @@ class Corpus:
         return {name: self.__dict__[name] for name in ("folder", "manifest", "_format", "_indexes", "_cache_bytes")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(  # type: ignore[misc]
-            state["folder"], state["manifest"], state["_format"], state["_indexes"], cache_bytes=state["_cache_bytes"]
-        )
+        self.__dict__.update(state)
+        self._reset()
 
     def __repr__(self) -> str:
-        return f"Corpus({str(self.folder.path)!r}, {self.format}, {len(self)} rows, {self.num_tokens} tokens)"
+        return f"Corpus({str(self.path)!r}, {self.format}, {len(self)} rows, {self.num_tokens} tokens)"
 
     # ---- what it is ----
+
+    @property
+    def path(self) -> Path:
+        """Where it is: its folder, or the one file that somebody else's corpus is."""
+        return self._shards.path
 
     @property
     def format(self) -> str:
@@ -136,8 +142,8 @@ class Corpus:
         row = self._checked_row(i)
         return next(self.batches(row, row + 1)).row(0)
 
-    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
-        """Rows start .. stop in order, as RowBatches of about a million tokens at most.
+    def batches(self, start: int = 0, stop: int | None = None, *, max_tokens: int = BATCH_TOKENS) -> Iterator[RowBatch]:
+        """Rows start .. stop in order, as RowBatches of at most ``max_tokens`` tokens (about a million), or one row.
 
         What lies past the end is left out. Raises IndexError for negative numbers.
         """
@@ -147,7 +153,7 @@ class Corpus:
             shard_start = int(self._row_starts[shard])
             end = min(stop, int(self._row_starts[shard + 1]))
             reader = self._reader(shard)
-            for a, b in _pieces(reader, start - shard_start, end - shard_start):
+            for a, b in _pieces(reader, start - shard_start, end - shard_start, max_tokens):
                 yield reader.rows(a, b)
             start = end
 
@@ -173,31 +179,110 @@ class Corpus:
             start = end
         return np.concatenate(parts)
 
+    def row_lengths_of(self, rows: NDArray[np.int64]) -> Offsets:
+        """int64[n]: the tokens in each of some rows, in any order. Reads indexes of the shards that hold them only.
+
+        Raises IndexError for rows outside the corpus.
+        """
+        if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows {rows.min()} .. {rows.max()} are not all within the {len(self)} rows of {self!r}")
+        shards = np.searchsorted(self._row_starts, rows, side="right") - 1
+        by_shard = np.argsort(shards, kind="stable")
+        present, firsts = np.unique(shards[by_shard], return_index=True)
+        lengths = np.empty(len(rows), np.int64)
+        for shard, first, stop in zip(present.tolist(), firsts, [*firsts[1:], len(rows)], strict=False):
+            places = by_shard[first:stop]
+            local = rows[places] - self._row_starts[shard]
+            offsets = self._reader(shard).index.offsets
+            lengths[places] = offsets[local + 1] - offsets[local]
+        return lengths
+
     # ---- gathers ----
 
-    def gather_rows(self, rows: NDArray[np.int64], field: str = "tokens") -> tuple[Array, Offsets]:
-        """The items of many rows: flat, in the schema's dtype and new memory, and int64[n + 1] offsets.
+    def gather_rows(
+        self, rows: NDArray[np.int64], field: str = "tokens", dtype: DTypeLike | None = None
+    ) -> tuple[Array, Offsets]:
+        """The items of many rows: flat, in new memory, and int64[n + 1] offsets.
 
-        ``field``: the tokens, or a list field of numbers. Raises IndexError for rows outside the corpus.
+        ``field``: the tokens, or a list field of numbers. ``dtype``: that of the result; the schema's when not given,
+        and int64 costs no more. Raises IndexError for rows outside the corpus.
         """
-        self._check_process()
-        return self._gatherer.rows(rows, field)
+        return self._gathers().rows(rows, field, dtype)
 
-    def gather_windows(self, starts: NDArray[np.int64], length: int, field: str = "tokens") -> Array:
+    def gather_windows(
+        self, starts: NDArray[np.int64], length: int, field: str = "tokens", dtype: DTypeLike | None = None
+    ) -> Array:
         """Windows of ``length`` tokens of the whole token stream, from each of ``starts`` on: an array [n, length].
 
         Rows and shards follow one another without a gap. ``field``: the tokens, or a list field of numbers whose rows
-        are as long as the tokens'. Raises IndexError for windows outside the corpus, DataError for a field of other
-        lengths.
+        are as long as the tokens'. ``dtype``: as in ``gather_rows``. Raises IndexError for windows outside the corpus,
+        DataError for a field of other lengths.
         """
+        return self._gathers().windows(starts, length, field, dtype)
+
+    def copy_windows(
+        self,
+        starts: NDArray[np.int64],
+        lines: NDArray[np.int64] | None,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+    ) -> None:
+        """Copy windows of the token stream into lines of the caller's, and once more, ``shift`` tokens on, as labels.
+
+        ``starts``: int64[n], the first token of each. ``lines``: int64[n], the line that each goes to; the first n when
+        not given. ``inputs``, ``labels``: int64[lines, seq_len], contiguous. Raises IndexError for windows outside the
+        corpus, and lines outside the inputs; some lines may have been written by then.
+        """
+        self._gathers().copy_windows(starts, lines, inputs, labels, shift=shift)
+
+    def copy_rows(
+        self,
+        rows: NDArray[np.int64],
+        width: int,
+        lines: NDArray[np.int64] | None,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+        fill: int,
+        ignored: int,
+    ) -> None:
+        """Copy rows of one length into lines of the caller's, and once more, ``shift`` tokens on, as labels.
+
+        ``rows``: int64[n]. ``width``: the tokens of each. ``lines``: int64[n], the line that each goes to; the first n
+        when not given. ``inputs``, ``labels``: int64[lines, seq_len], contiguous; after a row follows ``fill`` in the
+        one and ``ignored`` in the other. Raises IndexError for rows outside the corpus, and lines outside the inputs,
+        DataError for rows of another length, or longer than a line; some lines may have been written by then.
+        """
+        self._gathers().copy_rows(rows, width, lines, inputs, labels, shift=shift, fill=fill, ignored=ignored)
+
+    def row_starts_in_windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
+        """bool[n, length]: the tokens that are the first of a row, in windows of the token stream.
+
+        Raises IndexError for windows outside the corpus.
+        """
+        return self._gathers().row_starts_in_windows(starts, length)
+
+    def read_ahead(self) -> ReadAhead:
+        """What one thread may ask the system for, of the token stream, before it is read."""
         self._check_process()
-        return self._gatherer.windows(starts, length, field)
+        return ReadAhead(self._shards)
 
     # ---- its own ----
 
     def _reader(self, shard: int) -> ShardReader:
         self._check_process()
         return self._shards.reader(shard)
+
+    def _gathers(self) -> Gatherer:
+        self._check_process()
+        gatherer = self._gatherer
+        if gatherer is None:
+            # Of two threads that come here at once, one makes a gatherer for nothing.
+            gatherer = self._gatherer = Gatherer(self._shards)
+        return gatherer
 
     def _check_process(self) -> None:
         """After a fork, begin with caches of our own: another thread may have held the parent's locks."""
@@ -218,10 +303,10 @@ class Corpus:
         return start, min(stop, len(self))
 
 
-def _pieces(reader: ShardReader, start: int, stop: int) -> Iterator[tuple[int, int]]:
+def _pieces(reader: ShardReader, start: int, stop: int, max_tokens: int) -> Iterator[tuple[int, int]]:
     """Rows start .. stop cut at storage blocks, and inside them where a batch has enough rows or tokens."""
     while start < stop:
         block = int(np.searchsorted(reader.block_rows, start, side="right")) - 1
         end = min(stop, int(reader.block_rows[block + 1]), start + _BATCH_ROWS)
-        yield from iter_pieces(reader, start, end, BATCH_TOKENS)
+        yield from iter_pieces(reader, start, end, max_tokens)
         start = end

@@ -52,7 +52,8 @@ def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwri
     folder = Folder(build)
     identity = _identity(build)
     try:
-        folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
+        with folder.synced_together():  # its name is what counts
+            folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
         with open(folder.at(MARKER_NAME), "rb") as marker:
             with suppress(OSError):  # a file system without locks: then a living job can't be told from a dead one
                 fcntl.flock(marker, fcntl.LOCK_EX)
@@ -73,7 +74,8 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Mani
 
     Returns the manifest as published: it also names what the native layout keeps beside the shards.
     """
-    manifest = replace(manifest, files=format.finish(folder, manifest))
+    with folder.synced_together():
+        manifest = replace(manifest, files=format.finish(folder, manifest))
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
     folder.remove(MARKER_NAME)

@@ -1,8 +1,7 @@
 """What was found out about corpora that others made, kept in the user's cache so that it is found out once.
 
-It lies in ``TOKENYARD_CACHE``, else in ``~/.cache/tokenyard``. An entry is known by the folder's path, the options it
-was read with, and the names, sizes and times of its files, so a file that changes is looked at again. A cache that
-can't be read or written costs time and nothing else.
+An entry is known by the folder's path, the options it was read with, and the names, sizes and times of its files, so a
+file that changes is looked at again.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tokenyard.digest import Digests
-from tokenyard.errors import DataError, StorageError
+from tokenyard.errors import DataError
 from tokenyard.formats.base import Format, ReadOptions, ShardSource
 from tokenyard.formats.index import ShardIndex
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, checksum
+from tokenyard.storage import Folder
+from tokenyard.storage.user_cache import cache_folder, cache_key, recall, remember
 
 #: Part of every key: raise it when indexes of another kind are to be built.
 _VERSION = 1
@@ -34,20 +34,20 @@ def indexed(folder: Folder, format: Format, shard: ShardSource, schema: Schema, 
     """The row index of a shard: from the cache, else scanned and put there. Raises DataError."""
     name = f"index/{key[:2]}/{key}.idx"
     where = str(folder.at(shard.files[0].name))
-    if (data := _read(name)) is not None:
+    if (data := recall(name)) is not None:
         try:
             return ShardIndex.from_bytes(data, where)
         except DataError:
             pass  # a damaged entry is built again
     data = format.scan(folder, shard, schema).to_bytes()
-    _keep(name, data)
+    remember(name, data)
     # As it would come from the cache, so that the first opening is like every later one.
     return ShardIndex.from_bytes(data, where)
 
 
 def known_digests(shard_keys: Sequence[str]) -> Digests | None:
     """The digests of a corpus with these shards, if they were computed once."""
-    data = _read(_digests_name(shard_keys))
+    data = recall(_digests_name(shard_keys))
     try:
         said = json.loads(data) if data else None
         return Digests(tokens=said["tokens"], fields=said["fields"]) if said else None
@@ -58,17 +58,7 @@ def known_digests(shard_keys: Sequence[str]) -> Digests | None:
 def keep_digests(shard_keys: Sequence[str], digests: Digests) -> Path | None:
     """Keep the digests of a corpus. Returns the cache's folder; None when it can't be written."""
     said = {"tokens": digests.tokens, "fields": dict(digests.fields)}
-    return cache_folder() if _keep(_digests_name(shard_keys), json.dumps(said).encode()) else None
-
-
-def cache_folder() -> Path | None:
-    """The user's cache; None where there is no home to have one in."""
-    if named := os.environ.get("TOKENYARD_CACHE"):
-        return Path(named)
-    try:
-        return Path("~/.cache/tokenyard").expanduser()
-    except RuntimeError:
-        return None
+    return cache_folder() if remember(_digests_name(shard_keys), json.dumps(said).encode()) else None
 
 
 def _digests_name(shard_keys: Sequence[str]) -> str:
@@ -77,24 +67,4 @@ def _digests_name(shard_keys: Sequence[str]) -> str:
 
 
 def _key(*known_by: Any) -> str:
-    text = json.dumps([_VERSION, *known_by], sort_keys=True, default=str)
-    return checksum(text.encode()).removeprefix("blake3:")
-
-
-def _read(name: str) -> bytes | None:
-    home = cache_folder()
-    try:
-        return (home / name).read_bytes() if home else None
-    except OSError:
-        return None
-
-
-def _keep(name: str, data: bytes) -> bool:
-    home = cache_folder()
-    if home is None:
-        return False
-    try:
-        Folder(home).write(name, data)
-    except StorageError:
-        return False
-    return True
+    return cache_key(_VERSION, *known_by)

@@ -16,7 +16,7 @@ from typing import Any
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import INDEX_JOB, local_path
 from tokenyard.corpus.index_cache import keep_digests
-from tokenyard.corpus.opening import Found, discover, plain_options, read_options
+from tokenyard.corpus.opening import Found, discover, listing_id, plain_options, read_options
 from tokenyard.corpus.shards import read_index
 from tokenyard.digest import Digests, digest_of
 from tokenyard.errors import (
@@ -50,7 +50,8 @@ def index_corpus(
     chosen = read_options(options)
     folder = Folder(local_path(path))
     if not folder.path.is_dir():
-        raise NotACorpusError(f"{folder.path}: no such folder; 'tokenyard index' takes the folder of a corpus")
+        what = "a file; move it into a folder of its own, as" if folder.path.is_file() else "no such folder;"
+        raise NotACorpusError(f"{folder.path}: {what} 'tokenyard index' takes the folder of a corpus")
     if folder.exists(MANIFEST_NAME):
         manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
         if format not in ("auto", manifest.format):
@@ -86,9 +87,8 @@ def _write(folder: Folder, found: Found, options: ReadOptions) -> Manifest:
         replace(s, files=tuple(replace(f, checksum=checksum(folder.map(f.name, f.bytes))) for f in s.files))
         for s in found.manifest.shards
     ]
-    manifest = replace(
-        found.manifest, digests=digests, provenance={"job": INDEX_JOB, "options": plain_options(options)}
-    )
+    provenance = {"job": INDEX_JOB, "options": plain_options(options), "listing": listing_id(folder.list())}
+    manifest = replace(found.manifest, digests=digests, provenance=provenance)
     try:
         return _publish(folder, manifest, shards, dict(enumerate(found.indexes)))
     except StorageError as e:

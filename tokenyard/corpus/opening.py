@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import INDEX_JOB, local_path
@@ -20,26 +20,33 @@ from tokenyard.formats.base import Discovered, Format, ReadOptions, explain
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.registry import format_names, get_format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest, ShardInfo
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, ReadMode, checksum, quick_mode
+
+#: How the bytes of raw shards come; `auto` chooses by the file system.
+ReadOption = Literal["auto"] | ReadMode
 
 
 def open_corpus(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     format: str = "auto",
+    read: ReadOption = "auto",
     cache_bytes: int = 1 << 30,
     **options: Any,
 ) -> Corpus:
     """Open a folder, a single file, a list of files, or a ``file://`` URL.
 
     ``format`` is checked when given. ``options`` (ReadOptions: ``tokens``, ``token_dtype``, ``fields``, ``split``) say
-    of a corpus that others made what it doesn't say itself. ``cache_bytes`` bounds the memory for decoded storage
-    blocks.
+    of a corpus that others made what it doesn't say itself.
+
+    ``read`` says how the bytes of raw shards come, those of npy, mds and webdataset: ``mmap`` (memory maps), ``pread``
+    (ranges, read into memory of our own), or ``auto``: ``pread`` on network file systems, else ``mmap``. Nothing but
+    speed and memory depends on it. ``cache_bytes`` bounds the memory for storage blocks decoded, or read by ``pread``.
 
     Raises NotACorpusError, IncompleteCorpusError (a job's marker without a manifest), DataError, ConfigError.
     """
     chosen = read_options(options)
-    folder, listed = _locate(path)
+    folder, listed = _locate(path, read)
     names = listed
     if names is None:
         if folder.exists(MANIFEST_NAME):
@@ -51,8 +58,8 @@ def open_corpus(
             )
         names = folder.list()
     found = discover(folder, names, format, chosen)
-    read = {file.name for shard in found.manifest.shards for file in shard.files}
-    if listed is not None and len(listed) > 1 and (others := [name for name in listed if name not in read]):
+    used = {file.name for shard in found.manifest.shards for file in shard.files}
+    if listed is not None and len(listed) > 1 and (others := [name for name in listed if name not in used]):
         raise DataError(
             f"{folder.path}: {others[0]} is not read with the other files, as format {found.format.name}; a list "
             "names the files of one corpus, in one format: open the others apart"
@@ -89,12 +96,17 @@ def read_options(values: Mapping[str, Any]) -> ReadOptions:
     known = ReadOptions.model_fields
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(
-            f"open_corpus has no option {', '.join(unknown)}; it has format, cache_bytes, {', '.join(known)}"
+            f"open_corpus has no option {', '.join(unknown)}; it has format, read, cache_bytes, {', '.join(known)}"
         )
     try:
         return ReadOptions(**values)
     except ValueError as e:
         raise ConfigError(f"options for reading: {explain(e)}") from None
+
+
+def listing_id(names: Sequence[str]) -> str:
+    """What the names of all files of a folder are known by."""
+    return checksum("\n".join(sorted(names)).encode())
 
 
 def plain_options(options: ReadOptions) -> dict[str, Any]:
@@ -112,7 +124,9 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
             f"{folder.path} was indexed with the options {said or 'none'}, not {given}; leave them out, or index it "
             "again: tokenyard index --force"
         )
-    if given and manifest.provenance.get("job") != INDEX_JOB:
+    if manifest.provenance.get("job") == INDEX_JOB:
+        _check_unchanged(folder, manifest, said)
+    elif given:
         raise ConfigError(
             f"{folder.path} is a corpus that tokenyard made, whose manifest says all of it; leave out "
             + ", ".join(given)
@@ -120,14 +134,39 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
     return Corpus(folder, manifest, get_format(manifest.format), cache_bytes=cache_bytes)
 
 
-def _locate(path: Any) -> tuple[Folder, list[str] | None]:
+def _check_unchanged(folder: Folder, manifest: Manifest, options: Mapping[str, Any]) -> None:
+    """Refuse a folder of others whose shards are no more those that were indexed: they may go on writing.
+
+    Shards are only asked about where names in the folder are others than then; sizes are checked when they are read.
+    """
+    names = folder.list()
+    if manifest.provenance.get("listing") == listing_id(names):
+        return
+    found = get_format(manifest.format).discover(folder, names, read_options(options))
+    now = {f.name: f.bytes for shard in found.shards for f in shard.files} if found else {}
+    then = {f.name: f.bytes for shard in manifest.shards for f in shard.files}
+    if now == then:
+        return
+    changes = {
+        "new": sorted(now.keys() - then.keys()),
+        "missing": sorted(then.keys() - now.keys()),
+        "of another size": sorted(name for name in now.keys() & then.keys() if now[name] != then[name]),
+    }
+    told = "; ".join(f"{len(names)} {what}, such as {names[0]}" for what, names in changes.items() if names)
+    raise DataError(
+        f"{folder.path}: it was indexed, and its shards have changed since ({told}); run 'tokenyard index "
+        f"{folder.path}' again"
+    )
+
+
+def _locate(path: Any, read: ReadOption) -> tuple[Folder, list[str] | None]:
     """The folder, and the names of the files when these were given and not the folder itself."""
     if isinstance(path, str | os.PathLike):
         local = local_path(path)
         if local.is_dir():
-            return Folder(local), None
+            return _folder(local, read), None
         if local.is_file():
-            return Folder(local.parent), [local.name]
+            return _folder(local.parent, read), [local.name]
         raise NotACorpusError(f"{local}: no such file or folder")
     files = [Path(os.path.abspath(local_path(p))) for p in path]
     if not files:
@@ -136,7 +175,15 @@ def _locate(path: Any) -> tuple[Folder, list[str] | None]:
         if not file.is_file():
             raise NotACorpusError(f"{file}: no such file (a list names the files of one corpus, in order)")
     parent = Path(os.path.commonpath([f.parent for f in files]))
-    return Folder(parent), [f.relative_to(parent).as_posix() for f in files]
+    return _folder(parent, read), [f.relative_to(parent).as_posix() for f in files]
+
+
+def _folder(path: Path, read: ReadOption) -> Folder:
+    if read == "auto":
+        return Folder(path, read=quick_mode(path))
+    if read not in get_args(ReadMode):
+        raise ConfigError(f"read: expected auto, mmap or pread, found {read!r:.60}")
+    return Folder(path, read=read)
 
 
 def _ask_formats(folder: Folder, names: Sequence[str], format: str, options: ReadOptions) -> tuple[Format, Discovered]:
@@ -145,6 +192,6 @@ def _ask_formats(folder: Folder, names: Sequence[str], format: str, options: Rea
         found = candidate.discover(folder, names, options)
         if found is not None:
             return candidate, found
-    wanted = "any of " + ", ".join(format_names()) if format == "auto" else format
+    wanted = f"one of the formats {', '.join(format_names())}" if format == "auto" else f"format {format}"
     shown = ", ".join(names[:5]) or "no files"
-    raise NotACorpusError(f"{folder.path}: no tokenyard manifest, and not a corpus of format {wanted} (found {shown})")
+    raise NotACorpusError(f"{folder.path}: no tokenyard manifest, and not a corpus of {wanted} (found {shown})")

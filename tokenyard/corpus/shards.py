@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenyard.corpus.cache import BoundedCache
 from tokenyard.errors import DataError, SchemaError
@@ -20,11 +21,14 @@ from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import Schema
 from tokenyard.storage import Folder, checksum
+from tokenyard.storage.advice import tells_residency
 
 #: Shards mapped or opened at once; a process has about 65,000 maps.
 MAX_OPEN_SHARDS = 4096
-#: Bytes of row indexes kept in memory.
-_INDEX_BYTES = 256 << 20
+#: Bytes of row indexes kept in memory, and of the places of rows in mapped shards.
+_INDEX_BYTES = 64 << 20
+#: Row indexes from this size on are mapped where shards are, so that processes share them and the system may drop them.
+_MAPPED_INDEX_BYTES = 1 << 13
 
 
 class OpenShards:
@@ -41,14 +45,17 @@ class OpenShards:
         indexes: Sequence[ShardIndex] | None,
         cache_bytes: int,
     ) -> None:
-        self.where = str(folder.path)
-        self.row_starts: Offsets = offsets_of(np.array([s.num_rows for s in manifest.shards], np.int64))
-        self.token_starts: Offsets = offsets_of(np.array([s.num_tokens for s in manifest.shards], np.int64))
+        files = [file for shard in manifest.shards[:2] for file in shard.files]
+        self.path = folder.at(files[0].name) if indexes is not None and len(files) == 1 else folder.path
+        self.where = str(self.path)
+        self.row_starts: Offsets = offsets_of(manifest.rows_of_shards)
+        self.token_starts: Offsets = offsets_of(manifest.tokens_of_shards)
         self._folder = folder
         self._manifest = manifest
         self._format = format
         self._indexes = indexes
         self._readers: BoundedCache[ShardReader] = BoundedCache(_INDEX_BYTES, MAX_OPEN_SHARDS)
+        self._mapped: BoundedCache[Extents] = BoundedCache(_INDEX_BYTES, MAX_OPEN_SHARDS)
         self._blocks: BoundedCache[Extents] = BoundedCache(cache_bytes, MAX_OPEN_SHARDS)
         lists = {name: type.dtype for name, type in manifest.schema.fields.items() if type.is_list}
         self._dtypes = {**lists, "tokens": np.dtype(manifest.schema.token_dtype)}
@@ -56,7 +63,13 @@ class OpenShards:
     @property
     def memory_bytes(self) -> int:
         """What the extent tables cost that are kept."""
-        return self._blocks.cost
+        return self._blocks.cost + self._mapped.cost
+
+    @property
+    def residency_is_told(self) -> bool:
+        """Whether the system tells this user which pages of the shards are in memory."""
+        first = next((file for shard in self._manifest.shards for file in shard.files), None)
+        return first is not None and tells_residency(self._folder.at(first.name))
 
     def dtype(self, field: str) -> np.dtype[Any]:
         """The dtype of the tokens, or of a list field of numbers. Raises SchemaError for other fields."""
@@ -72,9 +85,15 @@ class OpenShards:
     def extents(self, shard: int, block: int, field: str) -> Extents:
         """The extent table of one storage block. Raises DataError, SchemaError, StorageError."""
         reader, dtype = self.reader(shard), self.dtype(field)
-        return self._blocks.get(
+        cache = self._mapped if reader.mapped else self._blocks
+        return cache.get(
             (shard, block, field), lambda: read_extents(reader, block, field, dtype), lambda e: e.memory_bytes
         )
+
+    def has_extents(self, shard: int, block: int, field: str) -> bool:
+        """Whether the extent table of a storage block is kept; it counts as used now."""
+        key = (shard, block, field)
+        return self._blocks.touch(key) or self._mapped.touch(key)
 
     def _open(self, shard: int) -> ShardReader:
         index = self._indexes[shard] if self._indexes is not None else None
@@ -109,7 +128,12 @@ def open_shard(
 
 def read_index(folder: Folder, file: FileInfo) -> ShardIndex:
     """A row index as the manifest names it. Raises DataError when it is another, StorageError when it is missing."""
-    data, where = folder.read(file.name), str(folder.at(file.name))
+    where = str(folder.at(file.name))
+    data: bytes | NDArray[np.uint8]
+    if folder.read_mode == "mmap" and file.bytes >= _MAPPED_INDEX_BYTES:
+        data = folder.map(file.name)
+    else:
+        data = folder.read(file.name)
     if len(data) != file.bytes or (file.checksum is not None and checksum(data) != file.checksum):
         raise DataError(f"{where}: not the row index that the manifest names; rebuild it with 'tokenyard index'")
     return ShardIndex.from_bytes(data, where)
@@ -137,4 +161,4 @@ def read_extents(reader: ShardReader, block: int, field: str, dtype: np.dtype[An
 
 
 def _index_bytes(reader: ShardReader) -> int:
-    return sum(array.nbytes for array in reader.index.arrays.values())
+    return reader.index.memory_bytes

@@ -18,7 +18,7 @@ from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, Layout, Manifest, ShardInfo
-from tokenyard.rows import Offsets, RowBatch
+from tokenyard.rows import Offsets, RowBatch, first_id_from
 from tokenyard.schema import FieldType, Schema
 from tokenyard.storage import Folder
 from tokenyard.values import token_array
@@ -91,8 +91,9 @@ class ShardRoller:
         stem = f"{self._prefix}{len(self.shards):05d}"
         rows = sum(len(b) for b in self._pending)
         tokens = sum(b.num_tokens for b in self._pending)
-        written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
-        index = self._folder.write(f"{HOME}/index/{stem}.idx", written.index.to_bytes())
+        with self._folder.synced_together():
+            written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
+            index = self._folder.write(f"{HOME}/index/{stem}.idx", written.index.to_bytes())
         self.shards.append(
             ShardInfo(files=written.files, num_rows=rows, num_tokens=tokens, index=index, meta=written.meta)
         )
@@ -144,8 +145,8 @@ class CorpusWriter:
     def write(self, tokens: Any, /, **fields: Any) -> None:
         """Add a row: ``tokens`` one-dimensional (list, numpy array, tensor), and a value for each field.
 
-        A nullable field may be left out. Raises SchemaError that names the row and the field; ids and values are
-        checked some rows later, all at once.
+        A nullable field may be left out. Raises SchemaError that names the row and the field; ids (against the dtype
+        and the vocabulary) and values are checked some rows later, all at once.
         """
         self._check_open()
         row = self._num_rows + len(self._tokens)
@@ -244,6 +245,12 @@ class CorpusWriter:
 
     def _add(self, batch: RowBatch) -> None:
         batch = batch.cast(self._schema.token_dtype, self._num_rows)
+        vocab_size = self._schema.vocab_size
+        if vocab_size is not None and (past := first_id_from(vocab_size, batch)) is not None:
+            raise SchemaError(
+                f"row {self._num_rows + past[0]}: token id {past[1]} is not below vocab_size {vocab_size}: it is "
+                "another tokenizer's, or the schema is wrong (vocab_size is the largest id there may be, and one more)"
+            )
         self._digester.update(batch)
         self._roller.add(batch)
         self._num_rows += len(batch)
