@@ -28,6 +28,10 @@ from tokenyard.formats.registry import get_format
 from tokenyard.manifest import Manifest
 from tokenyard.schema import TOKEN_DTYPES
 
+#: Tokens read at once. A shard's batches are held until it is written, and memory comes faster in pieces of 4 MB and
+#: more, for which numpy asks for large pages; a processor's cache may hold such a piece until it is hashed.
+_READ_TOKENS = 1 << 21
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertReport:
@@ -102,7 +106,7 @@ def convert(
         )
         manifest = publish_manifest(folder, format, manifest)
     return ConvertReport(
-        source=str(source.folder.path),
+        source=str(source.path),
         destination=os.fspath(dst),
         source_format=source.format,
         format=to,
@@ -126,8 +130,9 @@ def writable_dtype(token_dtype: str) -> str:
 
 def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> TaskOutput:
     (source, target), (number, rows) = shared, task
+    batches = source.batches(rows.start, rows.stop, max_tokens=_READ_TOKENS)
     # ``write_shards`` digests each batch as it was read and compares with what reads back.
-    shards, given, leaves = write_shards(target, number, source.batches(rows.start, rows.stop), rows.start)
+    shards, given, leaves = write_shards(target, number, batches, rows.start)
     return TaskOutput(shards=shards, given=given, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
 
 
@@ -135,6 +140,6 @@ def _check_source(source: Corpus, read: Digests) -> None:
     known = source.manifest.digests
     if known is not None and (found := known.differences(read)):
         raise VerificationError(
-            f"{source.folder.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
+            f"{source.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
             "the source is damaged: run 'tokenyard verify' on it. Nothing was published"
         )

@@ -31,11 +31,12 @@ from tokenyard.converters.engines import (
 )
 from tokenyard.converters.text import BadRecord, Document, place_in_file
 from tokenyard.errors import VerificationError
-from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
+from tokenyard.rows import Array, Column, Offsets, RowBatch, cast_tokens, offsets_of
 from tokenyard.schema import Schema
 
-_BATCH_CHARACTERS = 1 << 20
-_BATCH_DOCUMENTS = 1024
+_BATCH_CHARACTERS = 1 << 21
+_BATCH_DOCUMENTS = 2048
+_WHOLE_CHARACTERS = CutLimits().whole_chars
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +61,7 @@ class CutDocument:
 
 def cut(encoding: Encoding, document: Document) -> CutDocument | BadRecord:
     """Cut a long document where a cut is proven not to change its ids; a bad record where there is no such place."""
-    if len(document.text) <= CutLimits().whole_chars:
+    if len(document.text) <= _WHOLE_CHARACTERS:
         return CutDocument(document=document, parts=(document.text,))
     parts = cut_document(document.text, _cut_rule(encoding))
     if isinstance(parts, Uncuttable):
@@ -73,8 +74,10 @@ def encode_documents(
 ) -> Iterator[RowBatch]:
     """Yield the documents as rows, in order, and add to ``counts`` what was found and proven.
 
-    Raises VerificationError with the document's place when the engine's ids are not those of transformers.
+    Raises VerificationError with the document's place when the engine's ids are not those of transformers, SchemaError
+    with the row, counted from the first document, for an id that the schema's token dtype can't hold.
     """
+    first_row = 0
     engine = _engine(encoding, encoding.engine)
     special = SpecialTextFinder(encoding.spec)
     prover = _Prover(encoding)
@@ -84,7 +87,10 @@ def encode_documents(
         for document in batch:
             for token, count in special.count(document.document.text).items():
                 counts[f"special:{token}"] = counts.get(f"special:{token}", 0) + count
-        tokens, offsets = _with_marks(encoding, encoded)
+        # cast first: half the bytes to move
+        ids = cast_tokens(encoded.ids, offsets_of(encoded.lengths), schema.token_dtype, first_row)
+        first_row += len(batch)
+        tokens, offsets = _with_marks(encoding, ids, encoded.lengths)
         fields = {n: Column.from_values(n, t, [d.document.fields[n] for d in batch]) for n, t in schema.fields.items()}
         yield RowBatch(tokens=tokens, offsets=offsets, fields=fields)
 
@@ -113,7 +119,7 @@ class _Prover:
     def prove(self, batch: list[CutDocument], encoded: Encoded, counts: dict[str, int]) -> None:
         first = -self._seen % self._every if self._every else 0
         self._seen += len(batch)
-        if self._truth is None:
+        if self._truth is None or first >= len(batch):
             return
         chosen = np.arange(first, len(batch), self._every)
         some = _take(encoded, chosen)
@@ -129,8 +135,8 @@ class _Prover:
 
 def _take(encoded: Encoded, chosen: Array) -> Encoded:
     """The ids of some of the documents."""
-    parts = encoded.split()
-    ids = np.concatenate([parts[i] for i in chosen]) if len(chosen) else encoded.ids[:0]
+    offsets = offsets_of(encoded.lengths)
+    ids = np.concatenate([encoded.ids[:0], *[encoded.ids[offsets[i] : offsets[i + 1]] for i in chosen]])
     return Encoded(ids=ids, lengths=encoded.lengths[chosen])
 
 
@@ -147,17 +153,16 @@ def _batches(documents: Iterable[CutDocument]) -> Iterator[list[CutDocument]]:
         yield batch
 
 
-def _with_marks(encoding: Encoding, encoded: Encoded) -> tuple[Array, Offsets]:
+def _with_marks(encoding: Encoding, tokens: Array, lengths: Array) -> tuple[Array, Offsets]:
     """The ids with BOS before and EOS after each document, as the policy says, and the offsets of the rows."""
-    offsets = offsets_of(encoded.lengths)
-    tokens: Array = encoded.ids
+    offsets = offsets_of(lengths)
     places, marks = [], []
     if encoding.add_bos and encoding.spec.bos_id is not None:
         places.append(offsets[:-1])
-        marks.append(np.full(len(encoded.lengths), encoding.spec.bos_id, tokens.dtype))
+        marks.append(np.full(len(lengths), encoding.spec.bos_id, tokens.dtype))
     if encoding.add_eos and encoding.spec.eos_id is not None:
         places.append(offsets[1:])
-        marks.append(np.full(len(encoded.lengths), encoding.spec.eos_id, tokens.dtype))
+        marks.append(np.full(len(lengths), encoding.spec.eos_id, tokens.dtype))
     if not places:
         return tokens, offsets
     # One after another and not at once: where a document is empty, BOS and EOS go to the same place, in this order.

@@ -22,6 +22,8 @@ from tokenyard.storage import Folder
 #: What a row costs beyond its items.
 _ROW_BYTES = 16
 _PLAN_ROWS = 1024 * DIGEST_BLOCK_ROWS
+#: Seconds of one process in which others would hardly have begun.
+_WORKER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +99,15 @@ def write_shards(
     given = Digester(target.schema.fields)
     prefix = target.prefix(number)
     roller = ShardRoller(target.folder, target.format, target.schema, target.options, prefix, first_row)
-    for batch in batches:
-        batch = batch.cast(target.schema.token_dtype, first_row)
-        first_row += len(batch)
-        given.update(batch)
-        roller.add(batch)
-    shards = roller.close()
-    leaves = given.finish()
-    written = digest_rows(read_back(target, shards))
+    with target.folder.synced_together():  # the disk writes while the shards are read back
+        for batch in batches:
+            batch = batch.cast(target.schema.token_dtype, first_row)
+            first_row += len(batch)
+            given.update(batch)
+            roller.add(batch)
+        shards = roller.close()
+        leaves = given.finish()
+        written = digest_rows(read_back(target, shards))
     if written != leaves:
         names = ", ".join(s.name for s in shards)
         raise VerificationError(
@@ -131,8 +134,8 @@ def digest_rows(corpus: Corpus, start: int = 0, stop: int | None = None) -> Leav
 def plan_rows(corpus: Corpus, shard_bytes: int, itemsize: int) -> Iterator[range]:
     """Cut a corpus into runs of rows that each make about one shard, at multiples of 1,024 rows.
 
-    Depends on the rows and the numbers given only, not on how they are stored. Reads indexes, and the first 1,024 rows
-    to see how large extra fields are.
+    Depends on the rows and the numbers given only, not on how they are stored. Reads indexes, and where there are extra
+    fields the first 1,024 rows, to see how large those are.
     """
     per_token, per_row = _field_bytes(corpus)
     return cut_rows(corpus, shard_bytes, itemsize + per_token, per_row)
@@ -158,10 +161,17 @@ def cut_rows(corpus: Corpus, limit: float, per_token: float, per_row: float) -> 
 
 
 def digest_corpus(corpus: Corpus, num_workers: int) -> Digests:
-    """Read every row of a corpus and digest it, in parallel."""
+    """Read every row of a corpus and digest it, in parallel where the first part shows that workers are worth it.
+
+    How long that takes is a matter of the format, a hundred times as long for lines of text as for a map.
+    """
     tasks = list(plan_rows(corpus, 64 << 20, np.dtype(corpus.schema.token_dtype).itemsize))
-    leaves = dict(run_tasks(_digest_task, corpus, tasks, num_workers))
-    return combine([leaves[i] for i in range(len(tasks))] or [digest_rows(corpus)])
+    begun = time.monotonic()
+    leaves = [_digest_task(corpus, tasks.pop(0)) if tasks else digest_rows(corpus)]
+    if (time.monotonic() - begun) * len(tasks) < _WORKER_SECONDS:
+        num_workers = 1
+    others = dict(run_tasks(_digest_task, corpus, tasks, num_workers))
+    return combine(leaves + [others[i] for i in range(len(tasks))])
 
 
 def _digest_task(corpus: Corpus, rows: range) -> Leaves:
@@ -215,6 +225,8 @@ def provenance(job: str, options: Mapping[str, Any], source: Corpus | None = Non
 
 def _field_bytes(corpus: Corpus) -> tuple[float, float]:
     """Bytes of extra fields for each token and for each row, judged by the first rows."""
+    if not corpus.schema.fields:
+        return 0.0, _ROW_BYTES
     rows = tokens = lists = others = 0
     for batch in corpus.batches(0, DIGEST_BLOCK_ROWS):
         rows, tokens = rows + len(batch), tokens + batch.num_tokens

@@ -127,7 +127,7 @@ def pack(
     empty, split = _document_counts(source, seq_len, strategy)
     assert manifest.digests is not None
     return PackReport(
-        source=str(source.folder.path),
+        source=str(source.path),
         destination=os.fspath(dst),
         format=to.name,
         strategy=strategy,
@@ -148,12 +148,12 @@ def pack(
 def _check_documents(source: Corpus) -> None:
     if source.layout.kind == "packed":
         raise ConfigError(
-            f"{source.folder.path}: its rows are packed already (seq_len {source.layout.seq_len}), where documents "
+            f"{source.path}: its rows are packed already (seq_len {source.layout.seq_len}), where documents "
             "lie in parts; pack the corpus of documents that it was made from"
         )
     if LENGTHS_FIELD in source.schema.fields:
         raise SchemaError(
-            f"{source.folder.path}: it has a field {LENGTHS_FIELD!r}, the name that packing gives to the lengths it "
+            f"{source.path}: it has a field {LENGTHS_FIELD!r}, the name that packing gives to the lengths it "
             "keeps; convert it under another name first"
         )
 
@@ -168,7 +168,7 @@ def _packed_schema(source: Corpus, drop: set[str]) -> Schema:
     stuck = sorted(n for n, t in kept.items() if not t.is_list or t.nullable)
     if stuck:
         raise SchemaError(
-            f"{source.folder.path}: field {stuck[0]!r} ({kept[stuck[0]]}) belongs to a whole document, but a packed "
+            f"{source.path}: field {stuck[0]!r} ({kept[stuck[0]]}) belongs to a whole document, but a packed "
             f"row holds parts of several; name it in drop_fields (--drop-field): {', '.join(stuck)}"
         )
     schema = replace(source.schema, token_dtype=writable_dtype(source.schema.token_dtype))

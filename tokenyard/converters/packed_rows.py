@@ -145,7 +145,7 @@ def _per_token(source: Corpus, name: str, batch: RowBatch) -> Array:
 
 def _not_per_token(source: Corpus, field: str) -> SchemaError:
     return SchemaError(
-        f"{source.folder.path}: field {field!r} is not as long as the tokens in every row, so it can't be packed "
+        f"{source.path}: field {field!r} is not as long as the tokens in every row, so it can't be packed "
         "along; name it in drop_fields (--drop-field)"
     )
 

@@ -93,7 +93,7 @@ def tokenize(
     bos_token: str | None = None,
     on_bad_record: OnBadRecord = "error",
     max_bad_records: int = 1000,
-    prove_share: float = 0.01,
+    prove_share: float = 0.001,
     token_dtype: str | None = None,
     text: Mapping[str, Any] | None = None,
     num_workers: int = 1,
@@ -107,8 +107,9 @@ def tokenize(
     those of the format's writer. ``tokenizer`` is a name, a folder or a tokenizer.json; a bare tokenizer.json names no
     EOS: give ``eos_token``. Documents are encoded without special tokens; ``add_bos`` and ``add_eos`` alone add them.
     ``special_text`` says whether text such as ``<|endoftext|>`` inside a document is encoded as that token or as
-    plain text. ``prove_share`` of the documents are encoded again with transformers and must agree. Records that are no
-    documents stop the job, or are skipped and counted up to ``max_bad_records``.
+    plain text. ``prove_share`` of the documents, and the first of every task, are encoded again with transformers and
+    must agree; a hundredth takes as long as the fastest engine takes for all. Records that are no documents stop the
+    job, or are skipped and counted up to ``max_bad_records``.
 
     The rows and bytes written depend on neither ``num_workers`` nor the engine.
 
@@ -126,7 +127,7 @@ def tokenize(
     plan = plan_texts(inputs, text_options)
     choice = choose_engine(spec, engine, special_text)
     encoding = Encoding(
-        spec=spec,
+        spec=choice.spec,
         engine=choice.engine.name,
         special_text=special_text,
         add_bos=add_bos,

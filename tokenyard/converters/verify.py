@@ -16,7 +16,7 @@ from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digester, Digests, Leaves, combine
 from tokenyard.errors import TokenyardError
 from tokenyard.manifest import FileInfo
-from tokenyard.rows import RowBatch
+from tokenyard.rows import RowBatch, first_id_from
 from tokenyard.storage import checksum
 
 
@@ -91,15 +91,15 @@ def verify(
         other_problems: list[str] = []
         if promised is None:
             promised, other_problems = _read_rows(other, num_workers, None)
-        problems += [f"{other.folder.path}: {p}" for p in other_problems]
+        problems += [f"{other.path}: {p}" for p in other_problems]
         if len(other) != len(corpus):
-            problems.append(f"differs from {other.folder.path}: {len(corpus)} rows here, {len(other)} rows there")
+            problems.append(f"differs from {other.path}: {len(corpus)} rows here, {len(other)} rows there")
         if promised is not None and digests is not None:
-            problems += [f"differs from {other.folder.path}: {d}" for d in digests.differences(promised)]
+            problems += [f"differs from {other.path}: {d}" for d in digests.differences(promised)]
         expected = promised
     return VerifyReport(
-        path=str(corpus.folder.path),
-        against=None if against is None else str(against.folder.path if isinstance(against, Corpus) else against),
+        path=str(corpus.path),
+        against=None if against is None else str(against.path if isinstance(against, Corpus) else against),
         num_files=len(files),
         num_rows=len(corpus),
         num_tokens=corpus.num_tokens,
@@ -161,10 +161,8 @@ def _check_rows(corpus: Corpus, rows: range) -> _Outcome:
 
 def _past_vocabulary(batch: RowBatch, first_row: int, vocab_size: int | None) -> tuple[int, int] | None:
     """The first row with an id from ``vocab_size`` on, and that id."""
-    if vocab_size is None or not len(batch.tokens) or int(batch.tokens.max()) < vocab_size:
-        return None
-    at = int(np.argmax(batch.tokens >= vocab_size))
-    return first_row + int(np.searchsorted(batch.offsets, at, side="right")) - 1, int(batch.tokens[at])
+    found = None if vocab_size is None else first_id_from(vocab_size, batch)
+    return None if found is None else (first_row + found[0], found[1])
 
 
 def _name_id(corpus: Corpus, row: int, token: int) -> str:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tokenyard.converters.engines.base import Engine, EngineName, SpecialText
-from tokenyard.converters.engines.canary import agree, canary
+from tokenyard.converters.engines.canary import canary, short_canary
 from tokenyard.converters.engines.fast import FastokensEngine, GigatokenEngine
 from tokenyard.converters.engines.spec import TokenizerSpec
 from tokenyard.converters.engines.truth import TransformersEngine
+from tokenyard.converters.engines.verdict import disagreement_of
 from tokenyard.errors import ConfigError, MissingDependencyError, UnknownTokenizerError, VerificationError
 
 ENGINES: dict[EngineName, Callable[[TokenizerSpec, SpecialText], Engine]] = {
@@ -29,9 +30,13 @@ job, so that a job always runs alike."""
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The engine to use, and why: a sentence for it, and one for each that was passed over."""
+    """The engine to use, and why: a sentence for it, and one for each that was passed over.
+
+    spec: the tokenizer for processes that encode; without transformers, where its backend was seen to be the truth.
+    """
 
     engine: Engine
+    spec: TokenizerSpec
     reasons: tuple[str, ...]
 
 
@@ -41,7 +46,7 @@ def build_engine(name: EngineName, spec: TokenizerSpec, special_text: SpecialTex
     MissingDependencyError when it is not installed, UnknownTokenizerError when it can't take the tokenizer.
     """
     if name not in ENGINES:
-        raise ConfigError(f"engine: expected one of {', '.join(ENGINES)}; found {name!r}")
+        raise ConfigError(f"engine: expected one of auto, {', '.join(ENGINES)}; found {name!r}")
     _check_special_text(special_text)
     return ENGINES[name](spec, special_text)
 
@@ -62,29 +67,40 @@ def choose_engine(
     with the text and both ids.
     """
     truth = build_truth(spec, special_text)
+    lean = _for_workers(spec, truth, special_text)
     if requested == "transformers":
-        return Choice(engine=truth, reasons=("transformers: asked for",))
+        return Choice(engine=truth, spec=lean, reasons=("transformers: asked for",))
     texts = canary(spec)
     if requested != "auto":
         engine = build_engine(requested, spec, special_text)
-        disagreement = agree(engine, truth, texts)
+        disagreement = disagreement_of(engine, truth, spec, special_text, texts)
         if disagreement is not None:
             raise VerificationError(f"{disagreement}. Use engine: transformers, or auto")
-        return Choice(engine=engine, reasons=(f"{requested}: asked for, {_agrees(texts)}",))
+        return Choice(engine=engine, spec=lean, reasons=(f"{requested}: asked for, {_agrees(texts)}",))
     reasons: list[str] = []
     for name in ENGINES:
         if name == "transformers":
             break
         try:
             engine = build_engine(name, spec, special_text)
-            disagreement = agree(engine, truth, texts)
+            disagreement = disagreement_of(engine, truth, spec, special_text, texts)
         except (MissingDependencyError, UnknownTokenizerError) as error:
             reasons.append(f"not {name}: {error}")
             continue
         if disagreement is None:
-            return Choice(engine=engine, reasons=(*reasons, f"{name}: the fastest that is left; {_agrees(texts)}"))
+            reasons.append(f"{name}: the fastest that is left; {_agrees(texts)}")
+            return Choice(engine=engine, spec=lean, reasons=tuple(reasons))
         reasons.append(f"not {name}: {disagreement}")
-    return Choice(engine=truth, reasons=(*reasons, "transformers: no faster engine is left"))
+    return Choice(engine=truth, spec=lean, reasons=(*reasons, "transformers: no faster engine is left"))
+
+
+def _for_workers(spec: TokenizerSpec, truth: TransformersEngine, special_text: SpecialText) -> TokenizerSpec:
+    """The spec without transformers, where what is made of its tokenizer.json agrees with the truth; else as it is."""
+    if not truth.uses_backend:
+        return spec
+    lean = spec.without_transformers()
+    rebuilt = build_truth(lean, special_text)
+    return spec if disagreement_of(rebuilt, truth, spec, special_text, short_canary(spec)) else lean
 
 
 def _check_special_text(special_text: str) -> None:

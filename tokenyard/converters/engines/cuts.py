@@ -13,7 +13,8 @@ them. A cut between the characters x and y changes no id when, for the tokenizer
 
 This is read off the tokenizer.json, step by step; a step that is not modelled gives no rule, never a wrong one. Where
 text gets a prefix (Llama 2: `Prepend`), the part behind a cut at a space leaves the space out, and gets it back as its
-prefix. As a second look, the rule is tried on the canary strings with the tokenizer itself.
+prefix. As a second look, the rule is tried on the canary strings with the tokenizer itself, once for a tokenizer and
+the versions of all packages involved.
 """
 
 import json
@@ -36,6 +37,7 @@ from tokenyard.converters.engines.stages import (
     piece_steps,
 )
 from tokenyard.converters.engines.truth import TransformersEngine
+from tokenyard.converters.engines.verdict import wrong_cut_of
 
 _CUTS_A_CANARY = 4
 _CANARY_CHARS = 600
@@ -134,7 +136,8 @@ def derive_cut_rule(spec: TokenizerSpec, truth: TransformersEngine) -> CutRule |
         rule = CutRule(json.loads(spec.json), normalizer.normalize_str if normalizer is not None else None)
     except ValueError as error:
         return NoCutRule(reason=f"no cut is proven for {spec.name}: {error}")
-    wrong = _find_wrong_cut(rule, truth, short_canary(spec))
+    texts = short_canary(spec)
+    wrong = wrong_cut_of(truth, spec, texts, lambda: _find_wrong_cut(rule, truth, texts))
     if wrong is not None:
         return NoCutRule(reason=f"cuts of {spec.name} were thought to be safe, but {wrong} is encoded otherwise")
     return rule

@@ -67,14 +67,15 @@ class GigatokenEngine:
         """See `Engine.encode_batch`."""
         if not texts:
             return empty_encoded()
-        found = _guarded(
-            self.name,
-            f"a batch of {len(texts)} texts",
-            lambda: self._tokenizer.encode_batch(texts, parallel=False),
-        )
-        lengths = self._awkward.to_numpy(self._awkward.num(found)).astype(np.int64)
-        ids = self._awkward.to_numpy(self._awkward.flatten(found)).astype(np.uint32, copy=False)
-        return Encoded(ids=ids, lengths=lengths)
+        encoded: Encoded = _guarded(self.name, f"a batch of {len(texts)} texts", lambda: self._encode(texts))
+        return encoded
+
+    def _encode(self, texts: list[str]) -> Encoded:
+        found = self._tokenizer.encode_batch(texts, parallel=False)
+        lists = self._awkward.to_layout(found).to_ListOffsetArray64(True)  # offsets from 0
+        offsets = np.asarray(lists.offsets.data)
+        ids = np.asarray(lists.content.data)[: offsets[-1]].astype(np.uint32, copy=False)
+        return Encoded(ids=ids, lengths=np.diff(offsets))
 
 
 def _tokenizer_json(spec: TokenizerSpec, name: str) -> str:

@@ -57,13 +57,17 @@ def load_tokenizer(
 
 def _load(name: str) -> Any:
     try:
-        from transformers import AutoTokenizer, PreTrainedTokenizerFast
+        from transformers import PreTrainedTokenizerFast
     except ImportError as error:
         raise MissingDependencyError("tokenizing needs transformers: pip install 'tokenyard[tokenize]'") from error
     file = _tokenizer_json(name)
+    if file is None and not Path(name).exists() and (name.endswith(".json") or Path(name).is_absolute()):
+        raise UnknownTokenizerError(f"{name}: no such file, looked for at {Path(name).absolute()}")
     try:
         if file is not None:
             return PreTrainedTokenizerFast(tokenizer_file=str(file))  # type: ignore[no-untyped-call]
+        from transformers import AutoTokenizer  # brings torch, where that is installed
+
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise anything, plain Exception among it
         raise UnknownTokenizerError(_explain(name, file, error)) from error

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from os.path import commonprefix
 
 from tokenyard.converters.engines.spec import TokenizerSpec
 
@@ -16,7 +17,7 @@ class SpecialTextFinder:
 
     def __init__(self, spec: TokenizerSpec) -> None:
         tokens = sorted(filter(None, spec.special_tokens), key=lambda token: (-len(token), token))
-        self._beginnings = sorted({token[:2] for token in tokens})
+        self._beginnings = _beginnings(tokens)
         self._pattern = re.compile("|".join(map(re.escape, tokens)))
 
     def count(self, text: str) -> Counter[str]:
@@ -24,3 +25,11 @@ class SpecialTextFinder:
         if not any(beginning in text for beginning in self._beginnings):
             return Counter()
         return Counter(self._pattern.findall(text))
+
+
+def _beginnings(tokens: list[str]) -> list[str]:
+    """Return what every token begins with one of: as long as can be, since the search for a long string is faster."""
+    groups: dict[str, list[str]] = {}
+    for token in tokens:
+        groups.setdefault(token[:2], []).append(token)
+    return sorted(map(commonprefix, groups.values()))

@@ -89,7 +89,8 @@ def _normalizer(config: Config) -> Callable[[str], str]:
 
     model = {"type": "BPE", "vocab": {}, "merges": []}
     found = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "normalizer": config, "model": model}))
-    return found.normalizer.normalize_str  # type: ignore[no-any-return]
+    normalize: Callable[[str], str] = found.normalizer.normalize_str
+    return normalize
 
 
 def piece_steps(config: Config) -> list[PieceStep]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tokenyard.converters.engines.base import Encoded, EngineName, SpecialText, concatenate, from_lists
-from tokenyard.converters.engines.spec import TokenizerSpec
+from tokenyard.converters.engines.spec import BackendTokenizer, TokenizerSpec
 
 # Encodings take some 170 bytes a byte of text while they live.
 _BATCH_CHARS = 1 << 19
@@ -19,9 +19,11 @@ class TransformersEngine:
     """
 
     name: EngineName = "transformers"
+    special_text: SpecialText
 
     def __init__(self, spec: TokenizerSpec, special_text: SpecialText, *, use_backend: bool | None = None) -> None:
         self._tokenizer = spec.tokenizer
+        self.special_text = special_text
         self._plain = special_text == "plain"
         self.uses_backend = self._backend_agrees(spec) if use_backend is None else use_backend
 
@@ -53,10 +55,12 @@ class TransformersEngine:
     def _backend_agrees(self, spec: TokenizerSpec) -> bool:
         from tokenyard.converters.engines.canary import agree, short_canary
 
+        if isinstance(spec.tokenizer, BackendTokenizer):
+            return True
         if not spec.tokenizer.is_fast:
             return False
         self.uses_backend = True
-        whole = TransformersEngine(spec, "plain" if self._plain else "encode", use_backend=False)
+        whole = TransformersEngine(spec, self.special_text, use_backend=False)
         return agree(self, whole, short_canary(spec)) is None
 
 

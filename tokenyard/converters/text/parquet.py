@@ -114,12 +114,13 @@ def _values(column: "pa.Array") -> list[Any]:
     import pyarrow as pa
 
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
-        return column.cast(binary).to_pylist()  # type: ignore[no-any-return]
+        values = column.cast(binary).to_pylist()
+    return values
 
 
 PARQUET = TextSource(plan=plan, read=read)

@@ -1,6 +1,8 @@
 """From a record with named values to a document, or to the fault that it has."""
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tokenyard.converters.text.document import BadKind, BadRecord, Document, FieldValue, Place
 from tokenyard.converters.text.fields import fit
@@ -9,6 +11,25 @@ from tokenyard.schema import FieldType
 
 Fit = Callable[..., FieldValue]
 _TEXT = FieldType("string")
+_PLAIN = re.compile("[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainKey:
+    r"""A name that JSON needs no escapes for. `quoted`: as it is spelled; `escaped`: finds a letter of it as \u00xx."""
+
+    name: str
+    quoted: bytes
+    escaped: re.Pattern[bytes]
+
+
+def plain_key(name: str) -> PlainKey | None:
+    """Return the key for a name of ASCII letters, digits and underscores; None for another."""
+    if not _PLAIN.fullmatch(name):
+        return None
+    codes = "|".join(sorted({f"{ord(letter):02x}" for letter in name}))
+    escaped = re.compile(rf"\\u00(?:{codes})".encode(), re.IGNORECASE)
+    return PlainKey(name=name, quoted=f'"{name}"'.encode(), escaped=escaped)
 
 
 class RecordReader:
@@ -22,6 +43,8 @@ class RecordReader:
         self._limit = options.max_document_bytes
         self._types = options.field_types()
         self._fit = fit
+        #: The key of the text, where nothing else is read and its name needs no escapes.
+        self.plain_key: PlainKey | None = None if self._types else plain_key(self._text_field)
 
     @property
     def names(self) -> list[str]:
