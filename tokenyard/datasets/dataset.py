@@ -1,10 +1,11 @@
 """A corpus as a dataset of torch: by index, by a list of indices, and as whole batches by one gather."""
 
+import copy
 import operator
 import os
 from collections.abc import Sequence
-from functools import reduce
-from typing import Any
+from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,9 +14,16 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from tokenyard.corpus import Corpus, open_corpus
-from tokenyard.datasets.documents import Documents
+from tokenyard.datasets.batches import MicroBatch, MicroBatchIds
+from tokenyard.datasets.content import Content
+from tokenyard.datasets.document_rule import DocumentsBy, document_rule
+from tokenyard.datasets.documents import document_tensors
+from tokenyard.datasets.order.checks import check_int
+from tokenyard.datasets.order.permutation import KEY_LIMIT
 from tokenyard.datasets.row_samples import Rows
-from tokenyard.datasets.samples import IGNORED, Frame, Labels, Mode, Samples, check_options, label_shift
+from tokenyard.datasets.samples import IGNORED, Labels, Mode, Samples, check_options, default_seq_len, label_shift
+from tokenyard.datasets.tensors import empty_int64, keep_freed_memory, mask_labels
+from tokenyard.datasets.transforms import PURPOSE, Transform, apply_transform, purposes_of, sample_keys
 from tokenyard.datasets.windows import Windows
 from tokenyard.errors import ConfigError
 
@@ -43,12 +51,17 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
 
     Args:
         source: a corpus, or what `open_corpus` takes.
-        seq_len: tokens of a sample; 2,048 for `concat` when not given. With `rows`: what rows are padded to (none may
-            be longer), or nothing, to pad to the longest row of a batch.
+        seq_len: tokens of a sample; when not given, `concat` takes the length of packed rows, else 2,048. With `rows`:
+            what rows are padded to (none may be longer), or nothing, to pad to the longest row of a batch.
         mode: `concat` (windows over the token stream) or `rows` (a row is a sample).
         labels: `shifted` (label t is the token after input t), `same` (for models that shift inside), or `none`.
         boundaries: whether samples say where documents begin.
         mask_boundaries: whether labels are masked that another document than their input's holds.
+        documents: what begins a document, for both: `rows` (each row is one), `lengths` (those that packed rows carry),
+            `eos` (the token after each EOS id), or `auto`: lengths where rows carry them, else rows.
+        eos_token_id: the id that documents end with, for `eos`; that of the corpus when not given.
+        transform: what is done to each sample before its labels are made; see `Transform`.
+        seed: of the random generators that the transform draws from, below 2**64.
 
     Raises:
         ConfigError: an option is unknown or doesn't fit the corpus; the message names it.
@@ -63,19 +76,122 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
         *,
         boundaries: bool = False,
         mask_boundaries: bool = False,
+        documents: DocumentsBy = "auto",
+        eos_token_id: int | None = None,
+        transform: Transform | None = None,
+        seed: int = 0,
     ) -> None:
         check_options(mode, labels, seq_len, mask_boundaries)
-        self.corpus = source if isinstance(source, Corpus) else open_corpus(source)
+        corpus = source if isinstance(source, Corpus) else open_corpus(source)
+        self.corpora: tuple[Corpus, ...] = (corpus,)
+        self.source_names: tuple[str, ...] = (corpus.path.absolute().name,)
+        self._set_up(
+            seq_len,
+            mode,
+            labels,
+            boundaries=boundaries,
+            mask_boundaries=mask_boundaries,
+            documents=documents,
+            eos_token_id=eos_token_id,
+            transform=transform,
+            seed=seed,
+        )
+
+    def _set_up(
+        self,
+        seq_len: int | None,
+        mode: Mode,
+        labels: Labels,
+        *,
+        boundaries: bool,
+        mask_boundaries: bool,
+        documents: DocumentsBy,
+        eos_token_id: int | None,
+        transform: Transform | None,
+        seed: int,
+    ) -> None:
+        """Do what is the same for one corpus and for several, once these are open."""
+        check_int("seed", seed, at_least=0, below=KEY_LIMIT)
+        if transform is not None and not callable(transform):
+            raise ConfigError(f"transform: expected a function of a sample and a generator, found {transform!r:.60}")
         self.mode: Mode = mode
         self.labels: Labels = labels
-        self._samples: Samples = (
-            Windows(self.corpus, seq_len, labels) if mode == "concat" else Rows(self.corpus, seq_len)
-        )
-        if boundaries or mask_boundaries:
-            self._samples.check_boundaries()
+        self._documents: DocumentsBy = documents
+        self._eos_token_id = eos_token_id
+        self._transform = transform
+        self._seed = seed
         self._boundaries = boundaries
         self._mask_boundaries = mask_boundaries
-        self._has_loss_mask = labels != "none" and _has_loss_mask(self.corpus)
+        if seq_len is None and mode == "concat":
+            seq_len = default_seq_len(corpus.layout.seq_len for corpus in self.corpora)
+        self._samples = self._samples_of(seq_len)
+        if boundaries or mask_boundaries:
+            self._samples.check_boundaries()
+        masks = [labels != "none" and _has_loss_mask(corpus) for corpus in self.corpora]
+        self._has_loss_mask = any(masks)
+        self._with_seq_len: dict[int, Self] = {}
+
+    def _samples_of(self, seq_len: int | None) -> Samples:
+        return self._samples_of_source(0, seq_len)
+
+    def _samples_of_source(self, source: int, seq_len: int | None) -> Windows | Rows:
+        corpus = self.corpora[source]
+        used = self._boundaries or self._mask_boundaries
+        rule = document_rule(corpus, self._documents, self._eos_token_id, used=used)
+        if self.mode == "rows":
+            return Rows(corpus, seq_len, rule)
+        assert seq_len is not None  # `_set_up` asks packed rows, or takes the default
+        return Windows(corpus, seq_len, self.labels, rule)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus. Raises ConfigError where there are several."""
+        if len(self.corpora) > 1:
+            raise ConfigError(f"expected one corpus, found {len(self.corpora)}; see `corpora` of {self!r}")
+        return self.corpora[0]
+
+    def num_samples_of(self, source: int) -> int:
+        """Return the samples of a source by its number; a dataset of one corpus has source 0. Raises IndexError."""
+        self._check_source(source)
+        return len(self)
+
+    def locate(self, indices: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the source of each sample, and its number there, both in the shape of `indices`.
+
+        Raises:
+            IndexError: an index is not in [0, len).
+        """
+        ids = np.asarray(indices, np.int64)
+        if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
+            raise IndexError(f"samples {ids.min()} .. {ids.max()} are not all within the {len(self)} of {self!r}")
+        return self._located(ids)
+
+    def _located(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.zeros_like(ids), ids
+
+    def with_seq_len(self, seq_len: int) -> Self:
+        """Return the same corpora cut into samples of another length; the same dataset each time it is asked for.
+
+        Its samples have numbers of their own.
+
+        Raises:
+            ConfigError: the mode is `rows`, where rows are samples as they are, or `seq_len` is no length.
+        """
+        if seq_len == self.seq_len and self.mode == "concat":
+            return self
+        check_options(self.mode, self.labels, seq_len, self._mask_boundaries)
+        if self.mode != "concat":
+            raise ConfigError(
+                f"seq_len: {seq_len} was asked for, but mode {self.mode} takes rows as they are; use mode concat where "
+                "the length of samples changes"
+            )
+        if seq_len not in self._with_seq_len:
+            other = copy.copy(self)
+            other._samples = self._samples_of(seq_len)
+            other._with_seq_len = {}
+            # Of two threads that come here at once, both get the one that was there first.
+            return self._with_seq_len.setdefault(seq_len, other)
+        return self._with_seq_len[seq_len]
 
     @property
     def seq_len(self) -> int | None:
@@ -93,67 +209,149 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
         return self.__getitems__([operator.index(index)])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
-        """Return samples, read by one gather; torch's `DataLoader` asks for all of a batch by this."""
-        batch = {name: tensor.unbind(0) for name, tensor in self.batch(indices).items() if name not in _OF_BATCHES}
+        """Return samples, read by one gather; torch's `DataLoader` asks for all of a batch by this.
+
+        What a `RankSampler` yields knows more of its micro-batch than the numbers of samples: it gives what
+        `micro_batch` does.
+        """
+        if isinstance(indices, MicroBatchIds):
+            whole = self.micro_batch(indices.micro_batch, with_mask=indices.with_mask)
+        else:
+            whole = self.batch(indices)
+        batch = {name: tensor.unbind(0) for name, tensor in whole.items() if name not in _OF_BATCHES}
         return [dict(zip(batch, sample, strict=True)) for sample in zip(*batch.values(), strict=True)]
 
-    def batch(self, indices: ArrayLike, *, pin_memory: bool = False) -> dict[str, Tensor]:
+    def micro_batch(self, taken: MicroBatch, *, with_mask: bool, pin_memory: bool = False) -> dict[str, Tensor]:
+        """Return a micro-batch as tensors; the same in threads and in processes.
+
+        Args:
+            taken: which samples, cut to which length, of which epochs.
+            with_mask: whether to add `sample_mask`, bool[micro_batch_size], false at samples that only fill the last
+                global batch up; their labels are masked.
+            pin_memory: whether tensors are page-locked; needs CUDA.
+        """
+        dataset = self if taken.seq_len is None else self.with_seq_len(taken.seq_len)
+        batch = dataset._batch(
+            taken.sample_ids.copy(),  # a part of what was placed at once, and the caller's from here on
+            epochs=taken.epochs,
+            purposes=None if taken.sources is None else purposes_of(taken.sources),
+            pin_memory=pin_memory,
+        )
+        if with_mask:
+            is_padding = torch.from_numpy(taken.is_padding.copy())
+            batch["sample_mask"] = ~is_padding
+            if "labels" in batch:
+                batch["labels"][is_padding] = IGNORED
+        if pin_memory:
+            return {name: tensor if tensor.is_pinned() else tensor.pin_memory() for name, tensor in batch.items()}
+        return batch
+
+    def batch(
+        self,
+        indices: ArrayLike,
+        *,
+        epochs: int | NDArray[np.int64] = 0,
+        purposes: NDArray[np.int64] | None = None,
+        pin_memory: bool = False,
+    ) -> dict[str, Tensor]:
         """Return samples as one batch: each tensor of a sample with a first dimension of `len(indices)`, contiguous.
 
         Args:
             indices: whole numbers in [-len, len), in any order; the same one may come again.
+            epochs: the epoch that is read, or that of each index, int64[n]; it changes what the transform draws, and
+                nothing else. By index it is 0, and by a `DataLoader` too, but for one over a
+                `RankSampler`.
+            purposes: what else tells the transform's generators apart, int64[n]: in a mixture `purposes_of` the numbers
+                of sources in the run. When not given, those of a run that began with these sources, in their order.
             pin_memory: whether the large tensors are made in page-locked memory; needs CUDA.
 
         Raises:
             IndexError: an index is outside the dataset.
+            TransformError: the transform returned what can't be trained on; the message names the sample.
             DataError: what the corpus holds is damaged.
         """
-        ids = self._checked(indices)
-        frame = self._samples.frame(ids)
+        return self._batch(self._checked(indices), epochs=epochs, purposes=purposes, pin_memory=pin_memory)
+
+    def _batch(
+        self,
+        ids: NDArray[np.int64],
+        *,
+        epochs: int | NDArray[np.int64],
+        purposes: NDArray[np.int64] | None,
+        pin_memory: bool,
+    ) -> dict[str, Tensor]:
+        """Return the batch of samples whose numbers were checked; `ids` becomes a part of it."""
+        keep_freed_memory()
+        numbers = self._numbers(ids)
+        content = self._read(ids)
+        if self._transform is not None:
+            sample_ids = numbers["sample_ids"].numpy()
+            of_sources = self._purposes(numbers) if purposes is None else purposes
+            keys = sample_keys(self._seed, self._checked_epochs(epochs, len(ids)), of_sources, sample_ids)
+            content = self._transformed(self._transform, content, numbers, keys)
+        frame, starts = content.frame, content.document_starts
         width = self._samples.input_width(frame)
-        starts = self._samples.document_starts(ids, frame) if self._boundaries or self._mask_boundaries else None
-        batch = {"input_ids": _tensor(frame.tokens[:, :width], pin_memory)}
+        batch = {"input_ids": empty_int64(len(ids), width, pin_memory)}
+        shift, labels = label_shift(self.labels), None
         if self.labels != "none":
-            batch["labels"] = self._labels_of(ids, frame, width, starts, pin_memory)
+            labels = batch["labels"] = empty_int64(len(ids), width, pin_memory)
+        frame.copy_to(batch["input_ids"].numpy(), None if labels is None else labels.numpy(), shift=shift)
+        if labels is not None:
+            mask_labels(labels, content, shift=shift, mask_boundaries=self._mask_boundaries)
         if frame.is_token is not None:
-            batch["attention_mask"] = _tensor(frame.is_token, pin_memory)
+            batch["attention_mask"] = torch.from_numpy(frame.is_token.astype(np.int64))
         if self._boundaries and starts is not None:
-            documents = Documents.of(starts[:, :width])
-            batch["position_ids"] = torch.from_numpy(documents.position_ids())
-            batch["document_ids"] = torch.from_numpy(documents.document_ids(frame.is_token))
-            batch["cu_seqlens"] = torch.from_numpy(documents.cu_seqlens())
-            batch["max_seqlen"] = torch.tensor(documents.max_seqlen(), dtype=torch.int32)
-        batch["sample_ids"] = torch.from_numpy(ids)
-        return batch
+            batch |= document_tensors(starts, frame.lengths, width, pin_memory=pin_memory)
+        return batch | numbers
 
-    def _labels_of(
-        self, ids: NDArray[np.int64], frame: Frame, width: int, starts: NDArray[np.bool_] | None, pin_memory: bool
-    ) -> Tensor:
-        shift = label_shift(self.labels)
-        tokens = frame.tokens[:, shift : shift + width]
-        known = tokens.shape[1]
-        labels = _tensor(tokens, pin_memory, width)
-        if known < width:  # the last label of a row would be the token after the row
-            labels[:, known:] = IGNORED
-        masked = self._masked(ids, frame, starts)
-        if masked is not None:
-            np.copyto(labels.numpy()[:, :known], IGNORED, where=masked[:, shift : shift + width])
-        return labels
+    def _numbers(self, ids: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Return what a batch says of which samples it holds; `ids` is the batch's own."""
+        return {"sample_ids": torch.from_numpy(ids)}
 
-    def _masked(
-        self, ids: NDArray[np.int64], frame: Frame, starts: NDArray[np.bool_] | None
-    ) -> NDArray[np.bool_] | None:
-        """Return bool of the frame's shape: the tokens that are no labels; None when all are."""
-        masks = []
-        if frame.is_token is not None:
-            masks.append(~frame.is_token)
-        if self._has_loss_mask:
-            masks.append(self._samples.items_beside(ids, frame, LOSS_MASK) == 0)
-        if self._mask_boundaries and starts is not None:
-            crossing = starts.copy()
-            crossing[:, :1] = False
-            masks.append(crossing)
-        return reduce(np.logical_or, masks) if masks else None
+    def _purposes(self, numbers: dict[str, Tensor]) -> int | NDArray[np.int64]:
+        """Return what tells the transform's generators apart, from what `_numbers` gave."""
+        return PURPOSE
+
+    def _name_of(self, numbers: dict[str, Tensor], place: int) -> str:
+        """Return what messages call a sample of a batch, from what `_numbers` gave."""
+        return f"sample {int(numbers['sample_ids'][place])}"
+
+    def _read(self, ids: NDArray[np.int64]) -> Content:
+        frame = self._samples.frame(ids)
+        return Content(
+            frame=frame,
+            loss_mask=self._samples.items_beside(ids, frame, LOSS_MASK) != 0 if self._has_loss_mask else None,
+            document_starts=self._samples.document_starts(ids, frame)
+            if self._boundaries or self._mask_boundaries
+            else None,
+        )
+
+    def _transformed(
+        self, transform: Transform, content: Content, numbers: dict[str, Tensor], keys: Sequence[int]
+    ) -> Content:
+        known = [corpus.schema.vocab_size for corpus in self.corpora if corpus.schema.vocab_size is not None]
+        return apply_transform(
+            transform,
+            content,
+            sample_ids=numbers["sample_ids"].numpy(),
+            name_of=partial(self._name_of, numbers),
+            keys=keys,
+            input_width=self._samples.input_width(content.frame),
+            vocab_size=max(known) if len(known) == len(self.corpora) else None,
+            makes_labels=self.labels != "none",
+        )
+
+    def _checked_epochs(self, epochs: int | NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        given = np.asarray(epochs)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (count,)) or (given < 0).any():
+            raise ConfigError(
+                f"epochs: expected a whole number from 0 on, or one for each of the {count} samples, found {epochs!r}"
+            )
+        return np.broadcast_to(given, (count,)).astype(np.int64)
+
+    def _check_source(self, source: int) -> None:
+        if not 0 <= source < len(self.corpora):
+            raise IndexError(f"source {source} is not within the {len(self.corpora)} of {self!r}")
 
     def _checked(self, indices: ArrayLike) -> NDArray[np.int64]:
         given = np.asarray(indices)
@@ -169,21 +367,11 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
         return ids
 
 
-def _tensor(values: NDArray[Any], pin_memory: bool, width: int | None = None) -> Tensor:
-    """Return int64[n, width], contiguous, with memory of its own: the values [n, w], then what is still to be set."""
-    num_samples, known = values.shape
-    if not pin_memory and width in (None, known):
-        return torch.from_numpy(values.astype(np.int64, order="C"))
-    tensor = torch.empty((num_samples, known if width is None else width), dtype=torch.int64, pin_memory=pin_memory)
-    np.copyto(tensor.numpy()[:, :known], values)
-    return tensor
-
-
 def _has_loss_mask(corpus: Corpus) -> bool:
     declared = corpus.schema.fields.get(LOSS_MASK)
     if declared is not None and not declared.is_list:
         raise ConfigError(
-            f"{corpus.folder.path}: its field {LOSS_MASK!r} is declared as {declared}, but it masks tokens, so it must "
+            f"{corpus.path}: its field {LOSS_MASK!r} is declared as {declared}, but it masks tokens, so it must "
             "be a list with an item a token, such as 'uint8[]'; give the field another name if it means something else"
         )
     return declared is not None

@@ -1,45 +1,23 @@
 """Where documents begin in a batch, and what attention needs to know of it.
 
-The first tokens of documents come as a mask, bool[n, S]; the rest is a few repeats over the documents it marks.
+The first tokens of documents come as a mask, bool[n, width]; the rest is counted along it.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from tokenyard.corpus import Corpus
-from tokenyard.corpus.runs import split_at
+from tokenyard.datasets.spans import mark_lengths, number_documents
+from tokenyard.datasets.tensors import empty_int64
 from tokenyard.errors import DataError
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-
-def row_starts_in_windows(corpus: Corpus, starts: Int64Array, width: int) -> Mask:
-    """Return bool[n, width]: the tokens that are the first of a row, in windows that begin at `starts`.
-
-    Args:
-        corpus: whose token stream the windows lie in.
-        starts: int64[n], the first token of each window.
-        width: tokens of a window.
-    """
-    mask = np.zeros((len(starts), width), np.bool_)
-    if not mask.size:
-        return mask
-    window, shards, low, high = split_at(corpus.shard_token_starts, starts, starts + width)
-    for shard in np.unique(shards).tolist():
-        part = np.flatnonzero(shards == shard)
-        shard_start = corpus.shard_token_starts[shard]
-        # The end of the last row is no start: it belongs to the next shard.
-        offsets = corpus.shard_offsets(shard)[:-1]
-        first = np.searchsorted(offsets, low[part] - shard_start)
-        counts = np.searchsorted(offsets, high[part] - shard_start) - first
-        of = np.repeat(window[part], counts)
-        row = np.repeat(first, counts) + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        mask[of, offsets[row] + shard_start - starts[of]] = True
-    return mask
+_NO_PADDING = np.empty(0, np.int64)
 
 
 def starts_of_lengths(lengths: NDArray[Any], offsets: Int64Array, row_lengths: Int64Array, width: int) -> Mask:
@@ -54,69 +32,68 @@ def starts_of_lengths(lengths: NDArray[Any], offsets: Int64Array, row_lengths: I
         width: columns of the result.
 
     Raises:
-        DataError: the documents of a row are longer than the row; the message counts rows from 0 in this batch.
+        DataError: the documents of a row are longer than the row, or one has less than no tokens; the message counts
+            rows from 0 in this batch.
+        ValueError: the arrays don't fit together.
     """
-    lengths = lengths.astype(np.int64)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    row = np.repeat(np.arange(len(row_lengths)), np.diff(offsets))
-    begins = ends[:-1] - ends[offsets[:-1]][row]
-    totals = np.diff(ends[offsets])
-    if (totals > row_lengths).any():
-        bad = int(np.argmax(totals > row_lengths))
-        raise DataError(
-            f"row {bad} of the batch: its documents count {totals[bad]} tokens, it holds {row_lengths[bad]}"
+    if len(offsets) != len(row_lengths) + 1 or offsets[-1] > len(lengths) or row_lengths.max(initial=0) > width:
+        raise ValueError(
+            f"expected rows of at most {width} tokens, and documents for each; found {len(row_lengths)} rows of up to "
+            f"{row_lengths.max(initial=0)}, {len(offsets)} offsets, {len(lengths)} documents"
         )
     mask = np.zeros((len(row_lengths), width), np.bool_)
-    some = lengths > 0
-    mask[row[some], begins[some]] = True
-    rest = np.flatnonzero(totals < row_lengths)
-    mask[rest, totals[rest]] = True
+    bad = mark_lengths(lengths.astype(np.int64, copy=False), offsets, row_lengths, mask.view(np.uint8))
+    if bad >= 0:
+        of_row = lengths[offsets[bad] : offsets[bad + 1]]
+        what = (
+            f"one of its documents counts {of_row.min()}" if of_row.min() < 0 else f"its documents count {of_row.sum()}"
+        )
+        raise DataError(f"row {bad} of the batch: {what} tokens, it holds {row_lengths[bad]}")
     return mask
 
 
-@dataclass(frozen=True, kw_only=True)
-class Documents:
-    """The documents of a batch [n, S] seen as one line of n * S tokens.
+def starts_after(tokens: NDArray[Any], eos_token_id: int) -> Mask:
+    """Return bool of the shape of tokens [n, width]: those that stand after an EOS id, which ends its document.
 
-    Each sample begins a document, as attention never reaches into another sample.
-
-    Attributes:
-        begins: int64[k], the place at which each document begins, strictly increasing from 0.
-        lengths: int64[k], its tokens, at least one.
-        shape: n and S.
+    The first token of a line stands after none.
     """
+    mask = np.zeros(tokens.shape, np.bool_)
+    np.equal(tokens[:, :-1], eos_token_id, out=mask[:, 1:])
+    return mask
 
-    begins: Int64Array
-    lengths: Int64Array
-    shape: tuple[int, int]
 
-    @classmethod
-    def of(cls, starts: Mask) -> Self:
-        """Read the mask of first tokens, bool[n, S]."""
-        starts = starts.copy()
-        starts[:, :1] = True
-        begins = np.flatnonzero(starts)
-        return cls(begins=begins, lengths=np.diff(begins, append=starts.size), shape=starts.shape)
+def document_tensors(
+    starts: Mask, lengths: Int64Array | None, width: int, *, pin_memory: bool = False
+) -> dict[str, Tensor]:
+    """Return what attention needs to know of the documents of a batch: new tensors.
 
-    def position_ids(self) -> Int64Array:
-        """Return int64[n, S]: the place of each token in its document."""
-        positions = np.arange(self.shape[0] * self.shape[1])
-        positions -= np.repeat(self.begins, self.lengths)
-        return positions.reshape(self.shape)
+    `position_ids` and `document_ids` are int64[n, width], as `TokenDataset` tells. `cu_seqlens`, int32[documents + 1],
+    is strictly increasing from 0 to n * width: where documents begin in the batch seen as one line, and its end.
+    `max_seqlen`, int32 without dimension, is the tokens of the longest. Each sample begins a document, as attention
+    never reaches into another sample.
 
-    def document_ids(self, is_token: Mask | None) -> Int64Array:
-        """Return int64[n, S]: the documents of each sample numbered from 0; -1 where `is_token` says padding."""
-        sample, place = np.divmod(self.begins, max(1, self.shape[1]))
-        numbers = np.arange(len(self.begins)) - np.flatnonzero(place == 0)[sample]
-        ids = np.repeat(numbers, self.lengths).reshape(self.shape)
-        if is_token is not None:
-            ids[~is_token] = -1
-        return ids
+    Args:
+        starts: bool[n, at least width], the first tokens of documents.
+        lengths: int64[n], the tokens of each sample, after which there is padding; None where there is none.
+        width: tokens of a sample.
+        pin_memory: whether the large ones are made in page-locked memory; needs CUDA.
 
-    def cu_seqlens(self) -> NDArray[np.int32]:
-        """Return int32[k + 1], strictly increasing from 0 to n * S."""
-        return np.append(self.begins, self.shape[0] * self.shape[1]).astype(np.int32)
-
-    def max_seqlen(self) -> int:
-        """Return the tokens of the longest document."""
-        return int(self.lengths.max(initial=0))
+    Raises:
+        ValueError: there are fewer marks than tokens, or not one length a sample.
+    """
+    if starts.shape[1] < width or (lengths is not None and len(lengths) != len(starts)):
+        raise ValueError(
+            f"expected marks for {width} tokens of each sample, and a length of each; found marks {starts.shape}, "
+            f"{'no' if lengths is None else len(lengths)} lengths"
+        )
+    positions, numbers = (empty_int64(len(starts), width, pin_memory) for _ in range(2))
+    ends = np.empty(len(starts) * width + 1, np.int32)
+    marks = np.ascontiguousarray(starts).view(np.uint8)
+    padding = _NO_PADDING if lengths is None else lengths
+    count, longest = number_documents(marks, padding, positions.numpy(), numbers.numpy(), ends)
+    return {
+        "position_ids": positions,
+        "document_ids": numbers,
+        "cu_seqlens": torch.from_numpy(ends[: count + 1].copy()),
+        "max_seqlen": torch.from_numpy(np.array(longest, np.int32)),
+    }

@@ -3,21 +3,24 @@
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tokenyard.config import LoaderConfig, TrainConfig, load_config
-from tokenyard.corpus import Corpus, open_corpus
-from tokenyard.datasets.assemble import assemble
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.environment import find_rank
-from tokenyard.datasets.order import resolve
-from tokenyard.datasets.partition import Partition
+from tokenyard.datasets.opening import open_dataset
+from tokenyard.datasets.planning import make_batches
 from tokenyard.datasets.prefetch import in_order
-from tokenyard.datasets.sampler import RankSampler
+from tokenyard.datasets.read_ahead import looking_ahead
+from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
+from tokenyard.datasets.transforms import Transform, check_sendable
 from tokenyard.datasets.worker_processes import WorkerProcesses
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _PREFETCH_FACTOR = 4
 
@@ -29,13 +32,24 @@ class TokenLoader:
     of the next epoch, also after a loop that was left early. The same settings give the same batches with any number of
     threads or workers.
 
+    `state_dict` and `load_state_dict` stop and go on with a run, exactly, at any global batch.
+
     Attributes:
         dataset: where samples come from.
         sampler: which samples, in which order.
+        of_mesh: whether the ranks are those of a part of a device mesh, so that more processes may share each.
     """
 
-    def __init__(self, dataset: TokenDataset, sampler: RankSampler, settings: LoaderConfig | None = None) -> None:
+    def __init__(
+        self,
+        dataset: TokenDataset,
+        sampler: RankSampler,
+        settings: LoaderConfig | None = None,
+        *,
+        of_mesh: bool = False,
+    ) -> None:
         settings = settings or LoaderConfig()
+        self.of_mesh = of_mesh
         self.dataset = dataset
         self.sampler = sampler
         self._num_threads = settings.num_threads
@@ -55,40 +69,131 @@ class TokenLoader:
 
     @property
     def micro_batches_per_step(self) -> int:
-        """Micro-batches that make this rank's part of a global batch: the steps of gradient accumulation."""
-        return self.sampler.partition.num_micro_batches
+        """Micro-batches that make this rank's part of the next global batch: the steps of gradient accumulation."""
+        return self.sampler.batches.num_micro_batches(self.step, self.step + 1)
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self.sampler.batches.rank
+
+    @property
+    def world_size(self) -> int:
+        """Data-parallel ranks."""
+        return self.sampler.batches.world_size
+
+    @property
+    def step(self) -> int:
+        """Where in the run the next step lies, counted from 0 over all epochs.
+
+        It grows by one with each global batch that was given out whole. The iteration after a loop that was left early,
+        and `set_epoch`, jump to the start of an epoch, whether or not the steps before it were run.
+        """
+        return self.sampler.step
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the next step lies."""
+        return self.sampler.epoch
 
     def __len__(self) -> int:
         """Return the micro-batches of an epoch on this rank, the same on all ranks."""
         return len(self.sampler)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration begin this epoch. Without it, iterations count epochs from 0."""
+        """Let the next iteration begin this epoch. Without it, iterations count epochs from 0.
+
+        The epoch in whose middle `load_state_dict` goes on is gone on with; another one begins at its start.
+        """
         self.sampler.set_epoch(epoch)
 
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        """Begin the next epoch."""
-        epoch = self.sampler.take_epoch()
-        if self._workers is not None:
-            return self._workers.epoch(epoch)
-        ahead = self._num_threads * self._prefetch_factor
-        return in_order(lambda index: self._load(epoch, index), len(self), self._num_threads, ahead)
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """Return where the run stands, as JSON values, the same on all ranks.
 
-    def _load(self, epoch: int, index: int) -> dict[str, Tensor]:
+        It counts what was given out, not what was read ahead. A state lies between global batches: taken between the
+        micro-batches of one, it is the one before, and `micro_batches_past` says how many will come again.
+
+        Args:
+            step: the steps of the run that are done, by a trainer that knows better; counted over all epochs.
+        """
+        return self.sampler.state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, new_segment: bool = False) -> None:
+        """Let the next iteration go on where a state was taken, in the middle of its epoch.
+
+        Takes the same time however far the run has come. The number of ranks, micro-batches, threads and workers, the
+        format and the path of the corpus may have changed.
+
+        Args:
+            state: what `state_dict` gave on any rank.
+            new_segment: whether settings that differ (weights, sources, global batch, sequence length) take effect from
+                here on. What the epoch has given is not given again.
+
+        Raises:
+            ConfigError: the state belongs to another corpus, seed, order or global batch; the message names which.
+        """
+        self.sampler.load_state_dict(state, new_segment=new_segment)
+
+    def steps(self) -> Iterator[list[dict[str, Tensor]]]:
+        """Begin the next epoch with its first step, and yield the micro-batches of one optimizer step after another."""
+        return _by_steps(self._given_out())
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        """Begin the next epoch, when its first batch is asked for."""
+        return _without_requests(self._given_out())
+
+    def _given_out(self) -> Iterator[tuple[Request, dict[str, Tensor]]]:
+        """Begin the next epoch, and yield its micro-batches.
+
+        It begins when the first one is asked for, and not before: Lightning makes an iterator only to see that it can,
+        and names the epoch after it made the one that it uses.
+        """
+        run = self.sampler.begin()
+        if self._workers is not None:
+            batches = self._workers.epoch(run)
+        else:
+            ahead = self._num_threads * self._prefetch_factor
+            requests = self.sampler.requests(run)
+            if self._num_threads:
+                requests = looking_ahead(requests, self.dataset)
+            batches = in_order(lambda r: self._load(run, r), requests, self._num_threads, ahead)
+        for request, batch in batches:
+            self.sampler.given_out(run, request)
+            yield request, batch
+            del batch  # while the next one is waited for, only the caller holds it
+
+    def _load(self, run: EpochRun, request: Request) -> dict[str, Tensor]:
         try:
-            micro_batch = self.sampler.micro_batch(epoch, index)
-            return assemble(
-                self.dataset, micro_batch, with_mask=self.sampler.last_batch == "pad", pin_memory=self._pin_memory
+            return self.dataset.micro_batch(
+                request.micro_batch, with_mask=request.with_mask, pin_memory=self._pin_memory
             )
         except Exception as e:
-            e.add_note(f"while loading micro-batch {index} of epoch {epoch} on rank {self.sampler.partition.rank}")
+            e.add_note(request.note(run))
             raise
+
+
+def _by_steps(given_out: Iterator[tuple[Request, dict[str, Tensor]]]) -> Iterator[list[dict[str, Tensor]]]:
+    micro_batches: list[dict[str, Tensor]] = []
+    for request, batch in given_out:
+        micro_batches.append(batch)
+        if request.step_done:
+            yield micro_batches
+            micro_batches = []
+
+
+def _without_requests(given_out: Iterator[tuple[Request, dict[str, Tensor]]]) -> Iterator[dict[str, Tensor]]:
+    for _, batch in given_out:
+        yield batch
+        del batch  # while the next one is waited for, only the caller holds it
 
 
 def build_dataloader(
     config: str | os.PathLike[str] | Mapping[str, Any] | TrainConfig,
     rank: int | None = None,
     world_size: int | None = None,
+    *,
+    mesh: "DeviceMesh | None" = None,
+    transform: Transform | None = None,
 ) -> TokenLoader:
     """Return the loader that settings describe.
 
@@ -96,6 +201,9 @@ def build_dataloader(
         config: a YAML file, a mapping of the same keys, or a TrainConfig.
         rank: this process among those that train on different data; found by `find_rank` when not given.
         world_size: how many these are; give both or neither.
+        mesh: in place of both, the data-parallel part of a device mesh, such as `mesh["dp"]`.
+        transform: what is done to each sample before its labels are made (see `Transform`), with random numbers of
+            `order.seed`, the epoch and the sample.
 
     Raises:
         ConfigError: names the key that is unknown, has a wrong value, or doesn't fit the corpus or the world size.
@@ -103,46 +211,12 @@ def build_dataloader(
         DataError: what it holds is damaged.
     """
     settings = load_config(config)
-    rank, world_size = find_rank(rank, world_size)
-    sample, order = settings.data.sample, settings.order
-    dataset = TokenDataset(
-        _open(settings),
-        sample.seq_len,
-        sample.mode,
-        sample.labels,
-        boundaries=sample.boundaries,
-        mask_boundaries=sample.mask_boundaries,
-    )
-    partition = Partition(
-        rank=rank,
-        world_size=world_size,
-        global_batch_size=order.global_batch_size,
-        micro_batch_size=settings.loader.micro_batch_size or max(1, order.global_batch_size // world_size),
-    )
-    resolved = resolve(
-        num_samples=len(dataset),
-        global_batch_size=order.global_batch_size,
-        seed=order.seed,
-        shuffle=order.shuffle,
-        block_samples=order.block_samples,
-        window_blocks=None if order.window_blocks == "auto" else order.window_blocks,
-        lanes=None if order.lanes == "auto" else order.lanes,
-    )
-    sampler = RankSampler(len(dataset), resolved, partition, order.last_batch)
-    return TokenLoader(dataset, sampler, settings.loader)
-
-
-def _open(settings: TrainConfig) -> Corpus:
-    data = settings.data
-    return open_corpus(
-        data.path,
-        format=data.format,
-        cache_bytes=settings.loader.cache_bytes,
-        tokens=data.tokens,
-        token_dtype=data.token_dtype,
-        fields=None if data.fields is None else tuple(data.fields),
-        split=data.split,
-    )
+    rank, world_size = find_rank(rank, world_size, mesh=mesh)
+    if transform is not None and settings.loader.num_workers:
+        check_sendable(transform, settings.loader.multiprocessing_context)
+    dataset = open_dataset(settings, transform)
+    batches = make_batches(settings, dataset, rank, world_size)
+    return TokenLoader(dataset, RankSampler(batches), settings.loader, of_mesh=mesh is not None)
 
 
 def _pins_memory(settings: LoaderConfig) -> bool:

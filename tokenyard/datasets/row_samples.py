@@ -1,14 +1,17 @@
 """Samples of `rows`: each row is one, padded to a common length where rows are of different lengths."""
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenyard.cached import cached_property
 from tokenyard.corpus import Corpus
-from tokenyard.datasets.documents import starts_of_lengths
-from tokenyard.datasets.samples import Frame
+from tokenyard.datasets.document_rule import AUTO, DocumentRule
+from tokenyard.datasets.documents import starts_after, starts_of_lengths
+from tokenyard.datasets.samples import IGNORED, DenseFrame, Frame
 from tokenyard.errors import ConfigError, DataError
 
 
@@ -19,46 +22,52 @@ class Rows:
     end-of-sequence id, else with 0.
     """
 
-    def __init__(self, corpus: Corpus, seq_len: int | None) -> None:
+    def __init__(self, corpus: Corpus, seq_len: int | None, rule: DocumentRule = AUTO) -> None:
         shortest, longest = _row_length_range(corpus)
         if seq_len is not None and longest > seq_len:
             raise ConfigError(
-                f"seq_len: {corpus.folder.path} has rows of up to {longest} tokens, and mode rows takes whole rows, "
+                f"seq_len: {corpus.path} has rows of up to {longest} tokens, and mode rows takes whole rows, "
                 f"but seq_len is {seq_len}; give {longest} or more, or none, or cut the rows by mode concat or packing"
             )
         layout = corpus.layout
         self.num_samples = len(corpus)
         self.seq_len = longest if shortest == longest and seq_len is None else seq_len
         self._corpus = corpus
-        self._where = corpus.folder.path
+        self._rule = rule
+        self._where = corpus.path
         self._row_length = longest if shortest == longest else None
         self._lengths_field = layout.lengths_field
         self._stored_padding = layout.pad_token_id is not None and layout.lengths_field is not None
-        self._pads = self._stored_padding or self.seq_len is None or self.seq_len != self._row_length
-        self._pad_id = layout.pad_token_id if layout.pad_token_id is not None else corpus.schema.eos_token_id or 0
+        self.pads = self._stored_padding or self.seq_len is None or self.seq_len != self._row_length
+        self.pad_id = layout.pad_token_id if layout.pad_token_id is not None else corpus.schema.eos_token_id or 0
 
     def check_boundaries(self) -> None:
         """Raise ConfigError where it is not known how long a row's documents are."""
-        if self._corpus.layout.kind == "packed" and self._lengths_field is None:
+        if self._lengths_field is not None:
+            return
+        if self._rule.by == "lengths":
+            raise ConfigError(
+                f"documents is 'lengths', but the manifest of {self._where} names no field with the lengths of "
+                "documents; pack the documents with tokenyard, or use documents 'rows' or 'eos'"
+            )
+        if self._rule.by == "auto" and self._corpus.layout.kind == "packed":
             raise ConfigError(
                 f"boundaries and mask_boundaries: {self._where} is packed, and its manifest names no field with the "
-                "lengths of documents; pack the documents again, or leave both out"
+                "lengths of documents; pack the documents again, or use documents 'eos' if documents end with an id of "
+                "their own, or leave both out"
             )
 
     def frame(self, sample_ids: NDArray[np.int64]) -> Frame:
         """Return the tokens of rows."""
+        if not self.pads and self._row_length is not None:
+            return RowFrame(corpus=self._corpus, rows=sample_ids, width=self._row_length)
         flat, offsets = self._corpus.gather_rows(sample_ids)
         lengths = np.diff(offsets)
-        if self._row_length is not None and (lengths != self._row_length).any():
-            raise DataError(
-                f"{self._where}: the manifest promises rows of {self._row_length} tokens, but among rows "
-                f"{sample_ids.tolist()} are some of {sorted(set(lengths.tolist()))}; write the corpus again"
-            )
+        if self._row_length is not None:
+            check_lengths(self._corpus, sample_ids, lengths, self._row_length)
         width = int(lengths.max(initial=0)) if self.seq_len is None else self.seq_len
-        tokens = _lines(flat, lengths, width, self._pad_id)
-        if not self._pads:
-            return Frame(tokens=tokens)
-        return Frame(tokens=tokens, lengths=self._used(sample_ids, lengths) if self._stored_padding else lengths)
+        tokens = _lines(flat, lengths, width, self.pad_id)
+        return DenseFrame(tokens=tokens, lengths=self._used(sample_ids, lengths) if self._stored_padding else lengths)
 
     def input_width(self, frame: Frame) -> int:
         """Return the columns of the input: all."""
@@ -77,19 +86,27 @@ class Rows:
         return _lines(flat, lengths, frame.shape[1], 0)
 
     def document_starts(self, sample_ids: NDArray[np.int64], frame: Frame) -> NDArray[np.bool_]:
-        """Return where documents begin: by the lengths that packed rows carry; else a row is a document."""
-        lengths = np.full(len(sample_ids), frame.shape[1]) if frame.lengths is None else frame.lengths
-        if self._lengths_field is None:
-            documents, offsets = lengths, np.arange(len(lengths) + 1)
+        """Return where documents begin: at each row, by the lengths that packed rows carry, or after each EOS id."""
+        if self._rule.eos_token_id is not None:
+            starts = starts_after(frame.tokens, self._rule.eos_token_id)
+        elif self._rule.by == "rows" or self._lengths_field is None:
+            starts = np.zeros(frame.shape, np.bool_)
         else:
-            documents, offsets = self._corpus.gather_rows(sample_ids, self._lengths_field)
-        try:
-            starts = starts_of_lengths(documents, offsets, lengths, frame.shape[1])
-        except DataError as e:
-            raise DataError(f"{self._where}, field {self._lengths_field!r}: {e}") from None
-        short = np.flatnonzero(lengths < frame.shape[1])
-        starts[short, lengths[short]] = True
+            starts = self._starts_of_lengths(sample_ids, frame, self._lengths_field)
+        starts[:, :1] = True
+        if frame.lengths is not None and frame.is_token is not None:
+            starts &= frame.is_token
+            short = np.flatnonzero(frame.lengths < frame.shape[1])
+            starts[short, frame.lengths[short]] = True
         return starts
+
+    def _starts_of_lengths(self, sample_ids: NDArray[np.int64], frame: Frame, field: str) -> NDArray[np.bool_]:
+        lengths = np.full(len(sample_ids), frame.shape[1]) if frame.lengths is None else frame.lengths
+        documents, offsets = self._corpus.gather_rows(sample_ids, field)
+        try:
+            return starts_of_lengths(documents, offsets, lengths, frame.shape[1])
+        except DataError as e:
+            raise DataError(f"{self._where}, field {field!r}: {e}") from None
 
     def _stored_lengths(self, sample_ids: NDArray[np.int64], frame: Frame) -> NDArray[np.int64]:
         """Return the tokens that rows are stored with, padding among them."""
@@ -97,7 +114,7 @@ class Rows:
             return np.full(len(sample_ids), self._row_length)
         if frame.lengths is not None and not self._stored_padding:
             return frame.lengths
-        return np.array([length for row in sample_ids.tolist() for length in self._corpus.row_lengths(row, row + 1)])
+        return self._corpus.row_lengths_of(sample_ids)
 
     def _used(self, sample_ids: NDArray[np.int64], stored: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of rows that are stored with padding: the sum of their documents."""
@@ -110,6 +127,59 @@ class Rows:
                 f"{self._lengths_field!r}, but it holds {stored[row]}; pack the documents again"
             )
         return used
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFrame:
+    """See `Frame`: rows of one length, read when they are asked for.
+
+    Attributes:
+        corpus: whose rows.
+        rows: int64[n], their numbers.
+        width: the tokens of each.
+    """
+
+    corpus: Corpus
+    rows: NDArray[np.int64]
+    width: int
+    lengths: ClassVar[None] = None
+    is_token: ClassVar[None] = None
+
+    @cached_property
+    def tokens(self) -> NDArray[Any]:
+        """[n, width]."""
+        flat, offsets = self.corpus.gather_rows(self.rows)
+        check_lengths(self.corpus, self.rows, np.diff(offsets), self.width)
+        return flat.reshape(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples, and columns."""
+        return len(self.rows), self.width
+
+    def copy_to(
+        self,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write the tokens as they are trained on."""
+        try:
+            self.corpus.copy_rows(self.rows, self.width, lines, inputs, labels, shift=shift, fill=0, ignored=IGNORED)
+        except DataError:
+            _ = self.tokens  # says more, where rows are not as long as the manifest promises
+            raise
+
+
+def check_lengths(corpus: Corpus, rows: NDArray[np.int64], lengths: NDArray[np.int64], promised: int) -> None:
+    """Raise DataError where rows are not as long as the manifest says that all are."""
+    if (lengths != promised).any():
+        raise DataError(
+            f"{corpus.path}: the manifest promises rows of {promised} tokens, but among rows {rows.tolist()} "
+            f"are some of {sorted(set(lengths.tolist()))}; write the corpus again"
+        )
 
 
 def _lines(flat: NDArray[Any], lengths: NDArray[np.int64], width: int, fill: int) -> NDArray[Any]:

@@ -5,13 +5,14 @@ is. Labels are `shifted` (label t is the token after input t), the `same` tokens
 inside, as those of Hugging Face do), or `none`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenyard.cached import cached_property
 from tokenyard.errors import ConfigError
 
 Mode = Literal["concat", "rows"]
@@ -19,18 +20,50 @@ Labels = Literal["shifted", "same", "none"]
 
 #: The label that losses leave out, as torch's `cross_entropy` does by default.
 IGNORED = -100
-#: Tokens of a window when nobody says otherwise.
+#: Tokens of a window where neither the caller nor packed rows say it.
 DEFAULT_SEQ_LEN = 2048
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """The tokens of n samples as they are stored: those of the input, and the one label past it where there is one.
+class Frame(Protocol):
+    """The tokens of n samples: those of the input, and the one label past it where there is one."""
 
-    Attributes:
-        tokens: [n, width] of any integer dtype.
-        lengths: int64[n], the tokens of each sample; the rest of its line is padding. None when no line has any.
-    """
+    @property
+    def tokens(self) -> NDArray[Any]:
+        """[n, width] of any integer dtype."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64] | None:
+        """int64[n], the tokens of each sample; the rest of its line is padding. None when no line has any."""
+
+    @property
+    def is_token(self) -> NDArray[np.bool_] | None:
+        """bool[n, width]: where a token stands and no padding; None when there is no padding."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples, and columns."""
+
+    def copy_to(
+        self,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write the tokens as they are trained on.
+
+        Args:
+            inputs: int64[lines, input width], contiguous.
+            labels: of the same shape: the tokens `shift` places further, `IGNORED` where there is none.
+            shift: how many tokens labels are ahead of the input.
+            lines: int64[n], the line that each sample is written to; the first n when not given.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseFrame:
+    """See `Frame`: tokens that lie in an array."""
 
     tokens: NDArray[Any]
     lengths: NDArray[np.int64] | None = None
@@ -42,11 +75,28 @@ class Frame:
 
     @cached_property
     def is_token(self) -> NDArray[np.bool_] | None:
-        """bool[n, width]: where a token stands and no padding; None when there is no padding."""
+        """Where a token stands."""
         if self.lengths is None:
             return None
         mask: NDArray[np.bool_] = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
         return mask
+
+    def copy_to(
+        self,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write the tokens as they are trained on."""
+        width = inputs.shape[1]
+        at: Any = slice(None) if lines is None else lines
+        inputs[at] = self.tokens[:, :width]
+        if labels is not None:
+            shifted = self.tokens[:, shift : shift + width]
+            labels[at, : shifted.shape[1]] = shifted
+            labels[at, shifted.shape[1] :] = IGNORED
 
 
 class Samples(Protocol):
@@ -63,7 +113,7 @@ class Samples(Protocol):
         """Tokens of every sample's input; None when they differ from batch to batch."""
 
     def frame(self, sample_ids: NDArray[np.int64]) -> Frame:
-        """Return the tokens of samples, all in [0, num_samples)."""
+        """Return the tokens of samples, all in [0, num_samples). The methods below take what it gave for them."""
 
     def input_width(self, frame: Frame) -> int:
         """Return how many columns of a frame are the input."""
@@ -81,6 +131,17 @@ class Samples(Protocol):
 def label_shift(labels: Labels) -> int:
     """Return how many tokens the labels are ahead of the input."""
     return 1 if labels == "shifted" else 0
+
+
+def default_seq_len(packed_lengths: Iterable[int | None]) -> int:
+    """Return the tokens of a window when nobody says: those of a packed row, where all sources have rows of one length.
+
+    Args:
+        packed_lengths: of the rows of each source; None where they are not packed.
+    """
+    lengths = set(packed_lengths)
+    found = lengths.pop() if len(lengths) == 1 else None
+    return DEFAULT_SEQ_LEN if found is None else found
 
 
 def num_windows(num_tokens: int, seq_len: int, labels: Labels) -> int:

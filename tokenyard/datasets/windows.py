@@ -1,42 +1,55 @@
 """Samples of `concat`: windows over the stream of all tokens, across rows and shards."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenyard.cached import cached_property
 from tokenyard.corpus import Corpus
-from tokenyard.datasets.documents import row_starts_in_windows
-from tokenyard.datasets.samples import DEFAULT_SEQ_LEN, Frame, Labels, num_windows, window_starts, window_width
+from tokenyard.datasets.document_rule import AUTO, DocumentRule
+from tokenyard.datasets.documents import starts_after
+from tokenyard.datasets.samples import Frame, Labels, num_windows, window_starts, window_width
 from tokenyard.errors import ConfigError
 
 
 class Windows:
     """See `Samples`."""
 
-    def __init__(self, corpus: Corpus, seq_len: int | None, labels: Labels) -> None:
+    pads = False
+    pad_id = 0
+
+    def __init__(self, corpus: Corpus, seq_len: int, labels: Labels, rule: DocumentRule = AUTO) -> None:
         if corpus.layout.pad_token_id is not None:
             raise ConfigError(
-                f"mode: {corpus.folder.path} is packed in rows that end in padding, which windows of mode concat would "
+                f"mode: {corpus.path} is packed in rows that end in padding, which windows of mode concat would "
                 "train on; use mode rows, where a packed row is a sample"
             )
-        self.seq_len: int = seq_len or DEFAULT_SEQ_LEN
+        self.seq_len = seq_len
         self.num_samples = num_windows(corpus.num_tokens, self.seq_len, labels)
         self._corpus = corpus
+        self._rule = rule
         self._width = window_width(self.seq_len, labels)
 
     def check_boundaries(self) -> None:
         """Raise ConfigError where it is not known in which rows documents begin."""
-        if self._corpus.layout.kind == "packed":
+        where = self._corpus.path
+        if self._rule.by == "lengths":
             raise ConfigError(
-                f"boundaries and mask_boundaries: {self._corpus.folder.path} is packed, so a document may go on from "
-                "one row to the next, and windows of mode concat can't tell; use mode rows, where a packed row is a "
-                "sample, or the corpus of documents that was packed"
+                f"documents is 'lengths', which packed rows carry, but mode concat cuts {where} regardless of rows; "
+                "use mode rows, or documents 'eos' if documents end with an id of their own"
+            )
+        if self._rule.by == "auto" and self._corpus.layout.kind == "packed":
+            raise ConfigError(
+                f"boundaries and mask_boundaries: {where} is packed, so a document may go on from one row to the next, "
+                "and windows of mode concat can't tell; use mode rows, where a packed row is a sample, or documents "
+                "'eos' if documents end with an id of their own, or the corpus of documents that was packed"
             )
 
     def frame(self, sample_ids: NDArray[np.int64]) -> Frame:
         """Return the tokens of samples."""
-        return Frame(tokens=self.items(sample_ids, "tokens"))
+        return WindowFrame(corpus=self._corpus, starts=window_starts(sample_ids, self.seq_len), width=self._width)
 
     def input_width(self, frame: Frame) -> int:
         """Return the columns of the input."""
@@ -53,7 +66,45 @@ class Windows:
         return self._corpus.gather_windows(window_starts(sample_ids, self.seq_len), self._width, field)
 
     def document_starts(self, sample_ids: NDArray[np.int64], frame: Frame) -> NDArray[np.bool_]:
-        """Return where documents begin: each row is one."""
-        del frame
-        starts = window_starts(sample_ids, self.seq_len)
-        return row_starts_in_windows(self._corpus, starts, self._width)
+        """Return where documents begin: at each row, or after each EOS id."""
+        if self._rule.eos_token_id is not None:
+            return starts_after(frame.tokens, self._rule.eos_token_id)
+        return self._corpus.row_starts_in_windows(window_starts(sample_ids, self.seq_len), self._width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowFrame:
+    """See `Frame`: windows of the token stream, read when they are asked for.
+
+    Attributes:
+        corpus: whose stream.
+        starts: int64[n], the first token of each window.
+        width: its tokens.
+    """
+
+    corpus: Corpus
+    starts: NDArray[np.int64]
+    width: int
+    lengths: ClassVar[None] = None
+    is_token: ClassVar[None] = None
+
+    @cached_property
+    def tokens(self) -> NDArray[Any]:
+        """[n, width]."""
+        return self.corpus.gather_windows(self.starts, self.width)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples, and columns."""
+        return len(self.starts), self.width
+
+    def copy_to(
+        self,
+        inputs: NDArray[np.int64],
+        labels: NDArray[np.int64] | None,
+        *,
+        shift: int,
+        lines: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write the tokens as they are trained on."""
+        self.corpus.copy_windows(self.starts, lines, inputs, labels, shift=shift)

@@ -1,6 +1,11 @@
 """Work done ahead by worker processes: a `DataLoader` of torch that is asked for whole micro-batches, in order."""
 
+import multiprocessing
+import os
+import tempfile
+import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,12 +13,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from tokenyard.datasets.assemble import assemble
+from tokenyard.datasets.batches import MicroBatch
 from tokenyard.datasets.dataset import TokenDataset
-from tokenyard.datasets.sampler import MicroBatch, RankSampler
+from tokenyard.datasets.joined import Layout, join, split
+from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
 from tokenyard.errors import ConfigError
 
 Batch = dict[str, Tensor]
+Joined = tuple[Tensor, Layout]
+
+#: What a socket's path may have on Linux, the zero at its end not counted.
+_SOCKET_PATH_BYTES = 107
 
 
 class WorkerProcesses:
@@ -34,11 +44,12 @@ class WorkerProcesses:
         persistent_workers: bool,
         multiprocessing_context: str | None,
     ) -> None:
+        _check_temporary_folder()
         self._requests = _Requests(sampler)
         self._persistent = persistent_workers
         self._begun = 0
-        self._loader: DataLoader[Batch] = DataLoader(
-            _WholeBatches(dataset, with_mask=sampler.last_batch == "pad"),
+        self._loader: DataLoader[Joined] = DataLoader(
+            _WholeBatches(dataset),
             batch_sampler=self._requests,  # type: ignore[arg-type]  # torch hands on what it yields as it is
             collate_fn=_as_it_is,
             num_workers=num_workers,
@@ -46,6 +57,7 @@ class WorkerProcesses:
             pin_memory=pin_memory,
             persistent_workers=persistent_workers,
             multiprocessing_context=multiprocessing_context,
+            worker_init_fn=_end_with_parent,
             # torch draws a seed for its workers each epoch. Drawn from the global generator it would change the
             # dropout of a model by how its data are loaded.
             generator=torch.Generator(),
@@ -53,52 +65,99 @@ class WorkerProcesses:
         # The finalizer holds torch's loader, and so its queues, until this object is gone.
         weakref.finalize(self, _end_persistent, self._loader).atexit = False
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, run: EpochRun) -> Iterator[tuple[Request, Batch]]:
         """Yield the micro-batches of an epoch."""
         self._begun += 1
         mine = self._begun
-        self._requests.epoch = epoch
+        self._requests.run = run
+        sent = self._requests.sent = deque[Request]()
         batches = iter(self._loader)
         try:
-            for batch in batches:
-                yield batch
+            for joined in _noting(batches, run, sent):
+                yield sent.popleft(), split(*joined)
+                del joined  # while the next one is waited for, only the caller holds it
                 if self._persistent and mine != self._begun:
                     raise ConfigError(
                         "loader.persistent_workers: another epoch was begun while this one was being read, and both "
                         "would share the same workers; end one loop first, or set persistent_workers to false"
                     )
+            if self._requests.failed is not None:
+                raise self._requests.failed
         finally:
             if not self._persistent:
                 _end(batches)
 
 
-class _WholeBatches(Dataset[Batch]):
-    """What workers run: a micro-batch in, its tensors out."""
+def _check_temporary_folder() -> None:
+    """Refuse where workers could send nothing, and the loop would wait for them for ever.
 
-    def __init__(self, dataset: TokenDataset, with_mask: bool) -> None:
+    Torch hands shared memory over by a socket in `TMPDIR/pymp-xxxxxxxx/listener-xxxxxxxx`, and the system allows 107
+    bytes for its path.
+    """
+    folder = tempfile.gettempdir()
+    room = _SOCKET_PATH_BYTES - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    if strategy == "file_descriptor" and len(os.fsencode(folder)) > room:
+        raise ConfigError(
+            f"loader.num_workers: workers send batches by sockets in the temporary folder, and {folder} is too long a "
+            f"path for that: {len(os.fsencode(folder))} bytes, at most {room} fit; set TMPDIR to a shorter path, or "
+            "num_workers to 0"
+        )
+
+
+class _WholeBatches(Dataset[Joined]):
+    """What workers run: a micro-batch in, its tensors out, as one."""
+
+    def __init__(self, dataset: TokenDataset) -> None:
         self._dataset = dataset
-        self._with_mask = with_mask
 
-    def __getitems__(self, request: MicroBatch) -> Batch:
-        return assemble(self._dataset, request, with_mask=self._with_mask)
+    def __getitems__(self, taken: tuple[MicroBatch, bool]) -> Joined:
+        micro_batch, with_mask = taken
+        return join(self._dataset.micro_batch(micro_batch, with_mask=with_mask))
 
 
 class _Requests:
-    """The micro-batches of the epoch that was set last."""
+    """The micro-batches of the epoch that was set last; those that torch has taken are in `sent`, in its order.
+
+    What the sampler raises ends the epoch and is kept in `failed`: torch fetches ahead, and would raise it too early.
+    """
 
     def __init__(self, sampler: RankSampler) -> None:
         self._sampler = sampler
-        self.epoch = 0
+        self.run: EpochRun | None = None
+        self.sent: deque[Request] = deque()
+        self.failed: Exception | None = None
 
     def __len__(self) -> int:
         return len(self._sampler)
 
-    def __iter__(self) -> Iterator[MicroBatch]:
-        epoch = self.epoch
-        return (self._sampler.micro_batch(epoch, index) for index in range(len(self)))
+    def __iter__(self) -> Iterator[tuple[MicroBatch, bool]]:
+        run, sent = self.run, self.sent
+        self.failed = None
+        if run is None:
+            return
+        try:
+            for request in self._sampler.requests(run):
+                sent.append(request)
+                yield request.micro_batch, request.with_mask
+        except Exception as e:  # noqa: BLE001  # raised by `epoch`, when all before it were given out
+            self.failed = e
 
 
-def _end_persistent(loader: DataLoader[Batch]) -> None:
+def _noting(batches: Iterator[Joined], run: EpochRun, sent: deque[Request]) -> Iterator[Joined]:
+    """Note at an error which micro-batch was waited for: the first of those sent, since they come in their order.
+
+    A note that a worker makes would be lost, as torch sends on an error's type and message.
+    """
+    try:
+        yield from batches
+    except Exception as e:
+        if sent:
+            e.add_note(sent[0].note(run))
+        raise
+
+
+def _end_persistent(loader: DataLoader[Any]) -> None:
     _end(getattr(loader, "_iterator", None))
 
 
@@ -111,6 +170,22 @@ def _end(batches: Any) -> None:
     end = getattr(batches, "_shutdown_workers", None)
     if end is not None:
         end()
+
+
+def _end_with_parent(worker_id: int) -> None:
+    """Let a worker end when its rank is killed, at any moment.
+
+    Torch's own watch compares parents, so it never notices a rank that died before the worker came to look, and its
+    exit waits for ever where the pipe to the dead rank is full.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent,), name=f"worker {worker_id}: parent", daemon=True).start()
+
+
+def _exit_after(process: Any) -> None:
+    process.join()
+    os._exit(1)
 
 
 def _as_it_is(batch: Any) -> Any:

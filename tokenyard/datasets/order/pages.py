@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.datasets.permutation import TABLE_LIMIT
-from tokenyard.datasets.table_cache import TABLES
+from tokenyard.datasets.order.permutation import TABLE_LIMIT
+from tokenyard.datasets.order.table_cache import TABLES
 
 Int64Array = NDArray[np.int64]
 
 # Positions in a page of a permutation too large for a table: few, yet a call costs nearly as much for one.
-_PAGE_SIZE = 1 << 12
+_PAGE_SIZE = 1 << 14
 # Below this many positions a page, taking them one by one costs less than slicing.
 _FEW = 4
 
@@ -51,11 +51,11 @@ class Pages:
             they are then computed one by one, and no page is kept.
     """
 
-    def __init__(self, permutation: Permutation, *, at_once: int) -> None:
-        """Keep nothing yet."""
+    def __init__(self, permutation: Permutation, *, at_once: int, page_size: int = _PAGE_SIZE) -> None:
+        """Keep nothing yet. `page_size` is that of pages which are no units."""
         self.at_once = at_once
         self.has_tables = permutation.unit <= TABLE_LIMIT
-        self.page_size = permutation.unit if self.has_tables else _PAGE_SIZE
+        self.page_size = permutation.unit if self.has_tables else page_size
         self._permutation = permutation
 
     def samples(self, positions: Int64Array) -> Int64Array:

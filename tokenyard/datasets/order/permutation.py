@@ -5,13 +5,14 @@ a table would cost memory and time to start, it is a Feistel network, computed a
 """
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from tokenyard.datasets.checks import check_indices, check_int
-from tokenyard.datasets.table_cache import TABLES
+from tokenyard.datasets.order.checks import check_indices, check_int
+from tokenyard.datasets.order.table_cache import TABLES
 from tokenyard.errors import ConfigError
 
 TABLE_LIMIT = 1 << 20
@@ -22,6 +23,10 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _NUM_ROUNDS = 6
 # Elements worked on at once: many enough to hide the cost of a call, few enough for their scratch to stay in cache.
 _CHUNK = 1 << 16
+# Below this many values, each is looked for by itself.
+_FEW = 8
+
+_Rounds = Callable[[int, int, NDArray[np.uint64]], NDArray[np.uint64]]
 
 
 def key(seed: int, epoch: int, t: int, i: int) -> int:
@@ -72,7 +77,7 @@ def perm(n: int, k: int, x: NDArray[np.int64]) -> NDArray[np.int64]:
     if not places.size:
         return places.copy()
     if n > TABLE_LIMIT:
-        return _feistel(n, k, places)
+        return _feistel(n, k, places, _rounds)
     table: NDArray[np.int64] = TABLES.get(sorted_table, n, k)[places]
     return table
 
@@ -80,15 +85,24 @@ def perm(n: int, k: int, x: NDArray[np.int64]) -> NDArray[np.int64]:
 def perm_inverse(n: int, k: int, y: int) -> int:
     """Return the x that `perm(n, k, ...)` sends to `y`. Raises `ConfigError` if a number is out of its range."""
     check_int("n", n, at_least=0)
-    check_int("k", k, at_least=0, below=KEY_LIMIT)
     check_int("y", y, at_least=0, below=n)
+    return int(perm_inverses(n, k, np.array([y]))[0])
+
+
+def perm_inverses(n: int, k: int, y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the x that `perm(n, k, ...)` sends to each `y`, int64 of its shape. Raises as `perm` does."""
+    check_int("n", n, at_least=0)
+    check_int("k", k, at_least=0, below=KEY_LIMIT)
+    values = check_indices("y", y, below=n)
     if n > TABLE_LIMIT:
-        x = _rounds_back(n, k, y)
-        while x >= n:
-            x = _rounds_back(n, k, x)
-        return x
-    hashes = splitmix(k, np.arange(n, dtype=np.uint64))
-    return int(np.count_nonzero(hashes < hashes[y]))
+        return _feistel(n, k, values, _rounds_back)
+    if values.size < _FEW:  # a count for each costs less than a sort
+        hashes = splitmix(k, np.arange(n, dtype=np.uint64))
+        counts = [np.count_nonzero(hashes < hashes[value]) for value in values.reshape(-1).tolist()]
+        return np.array(counts, np.int64).reshape(values.shape)
+    inverse = np.empty(n, np.int64)
+    inverse[TABLES.get(sorted_table, n, k)] = np.arange(n)
+    return inverse[values]
 
 
 def sorted_table(n: int, k: int) -> NDArray[np.int64]:
@@ -97,17 +111,17 @@ def sorted_table(n: int, k: int) -> NDArray[np.int64]:
     return np.argsort(splitmix(k, np.arange(n, dtype=np.uint64)))
 
 
-def _feistel(n: int, k: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _feistel(n: int, k: int, places: NDArray[np.int64], rounds: _Rounds) -> NDArray[np.int64]:
     flat = places.reshape(-1)
     out = np.empty(flat.size, np.int64)
     for start in range(0, flat.size, _CHUNK):
         stop = start + _CHUNK
-        y = _rounds(n, k, flat[start:stop].astype(np.uint64))
+        y = rounds(n, k, flat[start:stop].astype(np.uint64))
         # The network permutes 0..2**bits-1. Following it until it is back below n permutes 0..n-1; as 2**bits < 2n,
         # two turns do on average.
         outside = np.flatnonzero(y >= n)
         while outside.size:
-            y[outside] = _rounds(n, k, y[outside])
+            y[outside] = rounds(n, k, y[outside])
             outside = outside[y[outside] >= n]
         out[start:stop] = y
     return out.reshape(places.shape)
@@ -125,11 +139,15 @@ def _rounds(n: int, k: int, x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x
 
 
-def _rounds_back(n: int, k: int, y: int) -> int:
+def _rounds_back(n: int, k: int, y: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for round_key, high, low in reversed(_schedule(n, k)):
-        right = y >> high
-        mixed = int(splitmix(round_key, np.array([right], np.uint64))[0])
-        y = ((y ^ mixed) & ((1 << high) - 1)) << low | right
+        right = y >> np.uint64(high)
+        mixed = splitmix(round_key, right)
+        mixed ^= y
+        mixed &= np.uint64((1 << high) - 1)
+        mixed <<= np.uint64(low)
+        mixed |= right
+        y = mixed
     return y
 
 

@@ -15,14 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.datasets.checks import check_choice, check_indices, check_int
-from tokenyard.datasets.pages import Pages
-from tokenyard.datasets.permutation import KEY_LIMIT, key, perm, splitmix
-from tokenyard.datasets.placement import BlockPlacement, global_placement
-from tokenyard.datasets.table_cache import TABLES
+from tokenyard.datasets.order.checks import check_choice, check_indices, check_int
+from tokenyard.datasets.order.pages import Pages
+from tokenyard.datasets.order.permutation import KEY_LIMIT
+from tokenyard.datasets.order.placement import BlockPlacement, KeyedPermutation, global_placement
+from tokenyard.datasets.order.table_cache import TABLES
 from tokenyard.errors import ConfigError
-
-__all__ = ["Order", "Shuffle", "key", "perm", "place", "resolve", "splitmix", "tail_positions", "walk"]
 
 Shuffle = Literal["none", "global", "block"]
 
@@ -77,11 +75,22 @@ def resolve(
     block_samples: int = 1024,
     window_blocks: int | None = None,
     lanes: int | None = None,
+    is_mixture: bool = False,
 ) -> Order:
     """Return the order with the parameters left at None chosen from the sizes of the run.
 
     Auto lanes are the largest power of two up to 64 that divides the global batch and leaves each lane an order block
     of positions, else 1. Auto windows make all lanes together mix about 64 order blocks.
+
+    Args:
+        num_samples: samples of an epoch; in a mixture, of its smallest source.
+        global_batch_size: slots of a step.
+        seed: of all keys.
+        shuffle: which placement.
+        block_samples: samples in an order block.
+        window_blocks: order blocks in a window.
+        lanes: stretches that are read side by side.
+        is_mixture: whether lanes share all samples of a source, and not whole global batches.
 
     Raises:
         ConfigError: a parameter is out of its range, or `lanes` does not divide `global_batch_size`.
@@ -90,14 +99,17 @@ def resolve(
     check_int("global_batch_size", global_batch_size, at_least=1)
     check_int("block_samples", block_samples, at_least=1)
     if lanes is None:
-        lanes = _auto_lanes(num_samples, global_batch_size, block_samples) if shuffle == "block" else 1
+        walked = num_samples if is_mixture else num_samples - num_samples % global_batch_size
+        lanes = _auto_lanes(walked, global_batch_size, block_samples) if shuffle == "block" else 1
     _lane_batch(global_batch_size, lanes)
     if window_blocks is None:
         window_blocks = max(1, MIXED_BLOCKS // lanes)
     return Order(shuffle=shuffle, seed=seed, block_samples=block_samples, window_blocks=window_blocks, lanes=lanes)
 
 
-def place(order: Order, num_samples: int, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+def place(
+    order: Order, num_samples: int, epoch: int, positions: NDArray[np.int64], source: int | None = None
+) -> NDArray[np.int64]:
     """Return the sample at each position of an epoch: a bijection of 0..num_samples-1.
 
     Positions may come in any order and any shape. Those of a walk are quick, because tables of the windows in use are
@@ -108,6 +120,7 @@ def place(order: Order, num_samples: int, epoch: int, positions: NDArray[np.int6
         num_samples: samples in the epoch, below 2**62.
         epoch: below 2**64.
         positions: integers in [0, num_samples).
+        source: the number of the source in a mixture; None where a corpus is all there is.
 
     Returns:
         int64 of the shape of `positions`, owned by the caller.
@@ -120,7 +133,38 @@ def place(order: Order, num_samples: int, epoch: int, positions: NDArray[np.int6
     indices = check_indices("positions", positions, below=num_samples)
     if order.shuffle == "none" or not indices.size:
         return indices.copy()
-    return _placement(order, num_samples, epoch).samples(indices.reshape(-1)).reshape(indices.shape)
+    pages = _placement(order, num_samples, epoch, first_purpose(source))
+    return pages.samples(indices.reshape(-1)).reshape(indices.shape)
+
+
+def find(
+    order: Order, num_samples: int, epoch: int, samples: NDArray[np.int64], source: int | None = None
+) -> NDArray[np.int64]:
+    """Return the position at which each sample stands in an epoch: the inverse of `place`.
+
+    In block mode it takes a table of each window that the samples stand in, one after another.
+
+    Args:
+        order: parameters of the order; `lanes` changes no result.
+        num_samples: samples in the epoch, below 2**62.
+        epoch: below 2**64.
+        samples: int64[n] in [0, num_samples), in any order.
+        source: the number of the source in a mixture; None where a corpus is all there is.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+    check_int("num_samples", num_samples, at_least=0)
+    check_int("epoch", epoch, at_least=0, below=KEY_LIMIT)
+    values = check_indices("samples", samples, below=num_samples)
+    if order.shuffle == "none" or not values.size:
+        return values.copy()
+    return _permutation(order, num_samples, epoch, first_purpose(source)).positions(values)
+
+
+def first_purpose(source: int | None) -> int:
+    """Return the number `t` of the first of a source's keys; None is a corpus that is no part of a mixture."""
+    return 0 if source is None else 16 + 4 * source
 
 
 def walk(
@@ -163,8 +207,7 @@ def tail_positions(num_samples: int, global_batch_size: int) -> NDArray[np.int64
     return np.arange(num_samples - num_samples % global_batch_size, num_samples)
 
 
-def _auto_lanes(num_samples: int, global_batch_size: int, block_samples: int) -> int:
-    walked = num_samples - num_samples % global_batch_size
+def _auto_lanes(walked: int, global_batch_size: int, block_samples: int) -> int:
     lanes = MIXED_BLOCKS
     while lanes > 1 and (global_batch_size % lanes or walked // lanes < block_samples):
         lanes //= 2
@@ -182,17 +225,25 @@ def _lane_batch(global_batch_size: int, lanes: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _placement(order: Order, num_samples: int, epoch: int) -> Pages:
+def _permutation(order: Order, num_samples: int, epoch: int, purpose: int) -> KeyedPermutation | BlockPlacement:
     if order.shuffle == "global":
-        return Pages(global_placement(num_samples, order.seed, epoch), at_once=2)
-    placement = BlockPlacement(
+        return global_placement(num_samples, order.seed, epoch, purpose)
+    return BlockPlacement(
         num_samples=num_samples,
         seed=order.seed,
         epoch=epoch,
         block_samples=order.block_samples,
         window_blocks=order.window_blocks,
+        purpose=purpose,
     )
+
+
+@lru_cache(maxsize=256)
+def _placement(order: Order, num_samples: int, epoch: int, purpose: int) -> Pages:
+    permutation = _permutation(order, num_samples, epoch, purpose)
+    if order.shuffle == "global":
+        return Pages(permutation, at_once=2)
     # A step needs a page in each lane, and two where a lane goes from one to the next.
-    pages = Pages(placement, at_once=2 * order.lanes)
+    pages = Pages(permutation, at_once=2 * order.lanes)
     TABLES.make_room(min(pages.at_once * pages.page_size * 8, _MAX_WALK_BYTES))
     return pages
