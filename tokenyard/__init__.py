@@ -1,6 +1,7 @@
 """tokenyard: keep tokens in any storage format, and train from any of them with the same batches."""
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from tokenyard.corpus import Corpus, CorpusWriter, open_corpus
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     from tokenyard.converters.verify import verify
     from tokenyard.datasets.dataset import TokenDataset
     from tokenyard.datasets.loader import build_dataloader
+    from tokenyard.datasets.mixture_dataset import MixtureDataset
 
 __all__ = [
     "Corpus",
     "CorpusWriter",
+    "MixtureDataset",
     "Schema",
     "TokenDataset",
     "TokenyardError",
@@ -33,6 +36,7 @@ __all__ = [
 
 #: Loaded when first asked for, since they import torch, or are not needed to read a corpus.
 _LAZY = {
+    "MixtureDataset": "tokenyard.datasets.mixture_dataset",
     "TokenDataset": "tokenyard.datasets.dataset",
     "build_dataloader": "tokenyard.datasets.loader",
     "convert": "tokenyard.converters.convert",
@@ -44,6 +48,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("tokenyard")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
+import tokenyard
 from tokenyard.cli import inspect, jobs
+from tokenyard.cli.bench import bench
+from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
 from tokenyard.errors import (
     ConfigError,
@@ -46,11 +50,28 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     inspect.verify,
     inspect.info,
     inspect.peek,
+    order,
+    bench,
     inspect.formats,
     inspect.schema,
 )
 for command in _COMMANDS:
     app.command()(command)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tokenyard {tokenyard.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """What comes before a command."""
 
 
 def _end(number: int, _: object) -> None:

@@ -78,7 +78,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
     manifest = corpus.manifest
     lengths = corpus.row_lengths()
     return {
-        "path": str(corpus.folder.path),
+        "path": str(corpus.path),
         "format": corpus.format,
         "rows": len(corpus),
         "tokens": corpus.num_tokens,

@@ -37,7 +37,7 @@ def tokenize(
         typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make."),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json.")] = None,
-    format: Annotated[str | None, typer.Option(help="The format to write (npy).")] = None,
+    format: Annotated[str | None, typer.Option("--format", "--to", help="The format to write (npy).")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, transformers, fastokens or gigatoken (auto).")] = None,
     text: Annotated[
         list[str] | None,
@@ -56,7 +56,7 @@ def tokenize(
     on_bad_record: Annotated[str | None, typer.Option(help="error or skip (error).")] = None,
     max_bad_records: Annotated[int | None, typer.Option(help="With skip: how many at most (1000).")] = None,
     prove_share: Annotated[
-        float | None, typer.Option(help="Share of documents encoded again with transformers (0.01).")
+        float | None, typer.Option(help="Share of documents encoded again with transformers (0.001).")
     ] = None,
     token_dtype: Annotated[
         str | None, typer.Option(help="uint16, uint32, int32 or int64; what fits by itself.")
@@ -121,7 +121,7 @@ def convert(
         str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a file:// URL.")
     ] = None,
     dst: Destination = None,
-    to: Annotated[str | None, typer.Option("--to", help="The format to write.")] = None,
+    to: Annotated[str | None, typer.Option("--to", "--format", help="The format to write.")] = None,
     token_dtype: Annotated[str | None, typer.Option(help="Write tokens as uint16, uint32, int32 or int64.")] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
@@ -151,7 +151,9 @@ def pack(
     strategy: Annotated[
         str | None, typer.Option(help="concat (cut the stream; the default) or best_fit (split little, pad).")
     ] = None,
-    format: Annotated[str | None, typer.Option(help="The format to write; the source's unless given.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", "--to", help="The format to write; the source's unless given.")
+    ] = None,
     drop_field: Annotated[list[str] | None, typer.Option(help="A field of whole documents to leave out.")] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,

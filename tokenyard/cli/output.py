@@ -34,6 +34,17 @@ def print_fields(title: str, values: Mapping[str, Any]) -> None:
         console.print(f"  {name:{width}}  {value}", markup=False, highlight=False, soft_wrap=True)
 
 
+def print_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Columns under a header, numbers to the right; nothing is cut or folded, so that lines can be searched."""
+    columns = list(zip(header, *lines, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [all(cell[:1].isdigit() for cell in column[1:]) for column in columns]
+    for n, line in enumerate([header, *lines]):
+        cells = (f"{c:>{w}}" if r else f"{c:{w}}" for c, w, r in zip(line, widths, right, strict=True))
+        text = "  ".join(cells).rstrip()
+        console.print(text, style=None if n else "bold", markup=False, highlight=False, soft_wrap=True)
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]

@@ -2,7 +2,8 @@
 
 from tokenyard.config.jobs import ConvertConfig, PackConfig, TokenizeConfig
 from tokenyard.config.loading import json_schema, load_config, load_job
-from tokenyard.config.training import DataConfig, LoaderConfig, OrderConfig, SampleConfig, TrainConfig
+from tokenyard.config.sources import SourceConfig
+from tokenyard.config.training import DataConfig, LoaderConfig, OrderConfig, SampleConfig, SegmentConfig, TrainConfig
 
 __all__ = [
     "ConvertConfig",
@@ -11,6 +12,8 @@ __all__ = [
     "OrderConfig",
     "PackConfig",
     "SampleConfig",
+    "SegmentConfig",
+    "SourceConfig",
     "TokenizeConfig",
     "TrainConfig",
     "json_schema",

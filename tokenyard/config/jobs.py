@@ -108,7 +108,7 @@ class TokenizeConfig(JobConfig):
     """What happens at a record that is broken or has no text."""
     max_bad_records: Annotated[int, Field(ge=0)] = 1000
     """With on_bad_record: skip, how many are borne before the job fails."""
-    prove_share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    prove_share: Annotated[float, Field(ge=0, le=1)] = 0.001
     """The share of documents that are encoded by transformers too, and must agree."""
     token_dtype: TokenDtype | None = None
     """The dtype that tokens are written in; the narrowest that holds every id when not given."""

@@ -90,13 +90,13 @@ def _plain(value: Any) -> Any:
 
 
 def _without_empty_sections(data: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """A section whose keys are all commented out reads as null; take it as one without keys."""
+    """A section whose keys are all commented out reads as null; take it as one without keys, where it has a default."""
     found = dict(data)
     for name, field in model.model_fields.items():
         section = section_of(field.annotation)
         if section is None or name not in found:
             continue
-        if found[name] is None and issubclass(section, Section):
+        if found[name] is None and field.default is not None and issubclass(section, Section):
             found[name] = {}
         if isinstance(found[name], dict):
             found[name] = _without_empty_sections(found[name], section)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,10 +35,13 @@ def describe(error: ValidationError, model: type[BaseModel], data: Any, lines: L
 
 
 def known_paths(model: type[BaseModel]) -> dict[KeyPath, type[BaseModel] | None]:
-    """Return every key of a model, sections included, with the model of a section and None for others."""
+    """Return every key of a model, sections included, with the model of a section and None for others.
+
+    Keys of sections in a list are without the number of the item.
+    """
     found: dict[KeyPath, type[BaseModel] | None] = {}
     for name, field in model.model_fields.items():
-        section = section_of(field.annotation)
+        section = section_of(field.annotation) or _section_in_list(field.annotation)
         found[(name,)] = section
         if section:
             found.update({(name, *path): value for path, value in known_paths(section).items()})
@@ -50,6 +53,25 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate
+    return None
+
+
+def _lists(model: type[BaseModel], above: KeyPath = ()) -> list[KeyPath]:
+    """Return the paths of the keys that hold a list of sections."""
+    found: list[KeyPath] = []
+    for name, field in model.model_fields.items():
+        if _section_in_list(field.annotation):
+            found.append((*above, name))
+        elif inner := section_of(field.annotation):
+            found += _lists(inner, (*above, name))
+    return found
+
+
+def _section_in_list(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of the items of a list that an annotation names, alone or with None."""
+    for candidate in (annotation, *get_args(annotation)):
+        if get_origin(candidate) is list:
+            return section_of(candidate)
     return None
 
 
@@ -82,9 +104,12 @@ def _joined(messages: list[str]) -> str:
 def _suggestion(path: KeyPath, model: type[BaseModel]) -> str:
     known = known_paths(model)
     name = str(path[-1])
-    beside = {str(p[-1]): p for p in known if p[:-1] == path[:-1]}
+    section = tuple(part for part in path[:-1] if isinstance(part, str))
+    beside = {str(p[-1]): p for p in known if p[:-1] == section}
     if close := difflib.get_close_matches(name, beside, 1):
         return f"did you mean {_text(beside[close[0]])}?"
+    # Items of lists take keys of other sections too, which is not where to look first.
+    known = {p: section_model for p, section_model in known.items() if not any(p[:-1] == q for q in _lists(model))}
     if elsewhere := [p for p in known if p[-1] == name]:
         return f"did you mean {' or '.join(map(_text, elsewhere))}?"
     if parts := [p for p in known if len(name) > 3 and (name in str(p[-1]) or str(p[-1]) in name)]:

@@ -1,6 +1,6 @@
 """Settings of reading a corpus that others made; ours say all of it themselves."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ class ReadConfig(Section):
 
     format: str = "auto"
     """auto, or the format that must be there: npy, mds, webdataset, parquet, jsonl, csv."""
+    read: Literal["auto", "mmap", "pread"] = "auto"
+    """How the bytes of raw shards come (npy, mds, webdataset). mmap: memory maps. pread: ranges, read into memory.
+    auto: pread on network file systems, else mmap. Batches are the same."""
     tokens: str | None = None
     """The column, key or tar extension that holds the tokens."""
     token_dtype: str | None = None

@@ -58,6 +58,10 @@ _Loader.add_implicit_resolver(
 )
 
 
+#: Octal by a zero in front, and base 60 by colons.
+_OTHER_BASES = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9_]+(:[0-5]?[0-9])+(\.[0-9_]*)?")
+
+
 class _Reader:
     def __init__(self, file: str, loader: yaml.SafeLoader) -> None:
         self._file = file
@@ -89,7 +93,13 @@ class _Reader:
                 f"{self._file} (line {node.start_mark.line + 1}): tag {node.tag!r} is nothing for settings; "
                 "leave it out"
             )
-        return self._loader.construct_object(node)
+        value = self._loader.construct_object(node)
+        if type(value) in (int, float) and _OTHER_BASES.fullmatch(node.value):
+            self._problems.append(
+                f"{'.'.join(map(str, path))} (line {node.start_mark.line + 1}): {node.value} is read as {value} by the "
+                "rules of YAML 1.1 and as something else by those of 1.2; write the number you mean in plain digits"
+            )
+        return value
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         found: dict[str, Any] = {}

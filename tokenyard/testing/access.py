@@ -58,6 +58,16 @@ class Access(SuiteBase):
             assert_same_rows(corpus.batches(start, stop), rows.slice(start, stop))
             assert corpus.row_lengths(start, stop).tolist() == rows.slice(start, stop).lengths.tolist()
 
+    def test_lengths_of_scattered_rows_are_those_written(
+        self, corpus: Corpus, rows_of: tuple[Schema, RowBatch]
+    ) -> None:
+        _, rows = rows_of
+        for order in (np.random.default_rng(1).permutation(len(rows)), np.array([3, 3, 90, 3]), np.empty(0, np.int64)):
+            assert corpus.row_lengths_of(order).tolist() == rows.lengths[order].tolist()
+        for bad in (-1, len(rows)):
+            with pytest.raises(IndexError, match=rf"rows {bad} \.\. {bad} are not all within the {len(rows)} rows"):
+                corpus.row_lengths_of(np.array([bad]))
+
     def test_gathered_rows_are_the_rows_written(self, corpus: Corpus, rows_of: tuple[Schema, RowBatch]) -> None:
         schema, rows = rows_of
         rng = np.random.default_rng(1)

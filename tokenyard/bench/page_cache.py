@@ -1,0 +1,71 @@
+"""The page cache of the system: put files into it, take them out, and see which part of them it holds."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tokenyard.storage.maps import map_file
+
+#: Files of which memory holds more than this share are not cold.
+MAX_COLD_SHARE = 0.01
+_libc = ctypes.CDLL(None, use_errno=True)
+_READ_BYTES = 16 << 20
+
+
+def files_of(folder: Path) -> list[Path]:
+    """All files in a folder, hidden ones too."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def warm(files: Sequence[Path]) -> int:
+    """Read all files once. Returns their bytes. Raises OSError."""
+    size = 0
+    for path in files:
+        with open(path, "rb", buffering=0) as f:
+            while data := f.read(_READ_BYTES):
+                size += len(data)
+    return size
+
+
+def drop(files: Sequence[Path]) -> None:
+    """Ask the system to let go of what it holds of these files; those written not long ago go to the disk first.
+
+    What some process has mapped stays. Does nothing where the system has no such call. Raises OSError.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in files:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+
+
+def resident_share(files: Sequence[Path]) -> float | None:
+    """Which part of these files' pages is in memory, 0 to 1; None where the system can't tell."""
+    if not hasattr(_libc, "mincore"):
+        return None
+    pages = resident = 0
+    for path in files:
+        with open(path, "rb") as f:
+            size = os.fstat(f.fileno()).st_size
+            view = map_file(f.fileno(), size)
+        if not size:
+            continue
+        flags = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
+        failed = _libc.mincore(
+            ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(size), flags.ctypes.data_as(ctypes.c_void_p)
+        )
+        if failed:
+            return None
+        pages += len(flags)
+        resident += int((flags & 1).sum())
+    return resident / pages if pages else 0.0
