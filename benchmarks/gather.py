@@ -1,93 +1,96 @@
 """Gather of shuffled rows from raw shards, against numpy's own fancy index on one array in memory.
 
-Both do the same work in one process, interleaved batch by batch: take rows of 2,048 uint16 tokens by the same shuffled
-indices, and cast to int64. Prints samples a second and the ratio for each format::
+Both do the same work in one process, batch by batch in turn: take rows of 2,048 uint16 tokens by the same shuffled
+indices, as int64. Who begins changes with each batch, and the allocator is warm for both (see `timing`)::
 
-    python benchmarks/gather.py --rows 24576 --shards 24
+    python benchmarks/gather.py --formats npy mds webdataset
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+# The scripts also run by themselves, where their folder's parent is not on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tokenyard
+from benchmarks import corpora, results, timing
 
-SEQ_LEN = 2048
-
-
-def zipf_tokens(rows: int, seq_len: int, seed: int = 0) -> np.ndarray:
-    """uint16[rows, seq_len] with the frequencies of natural text."""
-    rng = np.random.default_rng(seed)
-    return (rng.zipf(1.2, (rows, seq_len)) % 50257).astype(np.uint16)
+QUICK = ["--rows", "2048", "--repeats", "2"]
+BAR = 0.8
+_STRETCH = 32
 
 
-def write(path: Path, format: str, tokens: np.ndarray, shards: int) -> tokenyard.Corpus:
-    """A corpus of about ``shards`` shards with the rows of ``tokens``."""
-    schema = tokenyard.Schema(token_dtype="uint16", vocab_size=50257)
-    with tokenyard.CorpusWriter(path, format=format, schema=schema, shard_bytes=tokens.nbytes // shards) as writer:
-        for row in tokens:
-            writer.write(row)
-    return tokenyard.open_corpus(path)
+def gather(corpus: tokenyard.Corpus, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[len(rows), seq_len]: what is measured."""
+    return corpus.gather_rows(rows, dtype=np.int64)[0].reshape(len(rows), -1)
 
 
-def measure(corpus: tokenyard.Corpus, tokens: np.ndarray, batch: int, repeats: int) -> tuple[float, float]:
-    """Median samples a second of the corpus and of numpy, batches in turn."""
+def measure(corpus: tokenyard.Corpus, tokens: corpora.Tokens, batch_size: int, repeats: int) -> tuple[float, float]:
+    """Samples a second of the corpus and of numpy over some epochs: the median of stretches of 32 batches.
+
+    Raises SystemExit when one gives other tokens than the other.
+    """
     rng = np.random.default_rng(1)
-    ours, numpys = [], []
+    ways: list[tuple[int, Any]] = [
+        (0, lambda rows: gather(corpus, rows)),
+        (1, lambda rows: tokens[rows].astype(np.int64)),
+    ]
+    taken: list[Any] = [None, None]
+    seconds: list[list[float]] = []
     for _ in range(repeats):
         order = rng.permutation(len(tokens))
-        spent = [0.0, 0.0]
-        for start in range(0, len(order) - batch + 1, batch):
-            rows = order[start : start + batch]
-            t0 = time.perf_counter()
-            taken = corpus.gather_rows(rows)[0].reshape(batch, -1).astype(np.int64)
-            t1 = time.perf_counter()
-            wanted = tokens[rows].astype(np.int64)
-            t2 = time.perf_counter()
-            spent[0] += t1 - t0
-            spent[1] += t2 - t1
-        if not np.array_equal(taken, wanted):
+        for start in range(0, len(order) - batch_size + 1, batch_size):
+            rows = order[start : start + batch_size]
+            spent = [0.0, 0.0]
+            for number, way in ways:
+                begun = time.perf_counter()
+                taken[number] = way(rows)
+                spent[number] = time.perf_counter() - begun
+            ways.reverse()
+            seconds.append(spent)
+        if not np.array_equal(*taken):
             raise SystemExit(f"{corpus!r} gave other tokens than were written")
-        done = len(order) // batch * batch
-        ours.append(done / spent[0])
-        numpys.append(done / spent[1])
-    return float(np.median(ours)), float(np.median(numpys))
+    stretches = [seconds[at : at + _STRETCH] for at in range(0, len(seconds), _STRETCH)]
+    ours, numpys = np.median([np.mean(stretch, axis=0) for stretch in stretches], axis=0).tolist()
+    return batch_size / ours, batch_size / numpys
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure each format and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=24576)
-    parser.add_argument("--shards", type=int, default=24)
+def main(arguments: list[str] | None = None) -> list[results.Result]:
+    """Measure each format at each batch size."""
+    parser = results.parser(__doc__)
+    parser.add_argument("--rows", type=int, default=corpora.ROWS)
+    parser.add_argument("--shards", type=int, default=corpora.SHARDS)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--formats", nargs="+", default=["npy", "mds", "webdataset"])
-    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(arguments)
-    tokens = zipf_tokens(args.rows, SEQ_LEN)
+    timing.warm_allocator()
+    tokens = corpora.zipf_rows(args.rows)
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for format in args.formats:
-            corpus = write(Path(folder) / format, format, tokens, args.shards)
-            for batch in (16, 64):
-                ours, numpys = measure(corpus, tokens, batch, args.repeats)
+            corpus = corpora.write_rows(Path(folder) / format, format, tokens, args.shards)
+            for batch_size in args.batch_sizes:
+                ours, numpys = measure(corpus, tokens, batch_size, args.repeats)
                 found.append(
-                    {"format": format, "batch": batch, "samples/s": ours, "numpy": numpys, "ratio": ours / numpys}
+                    results.Result(
+                        work="gather",
+                        case=f"{format}, batch {batch_size}",
+                        measured=ours / numpys,
+                        unit="of numpy",
+                        bar=BAR,
+                        rates={"samples/s": ours, "numpy": numpys},
+                    )
                 )
-    if args.json:
-        print(json.dumps(found, indent=2))
-        return
-    for row in found:
-        print(
-            "{format:12} batch {batch:3}  {samples/s:12,.0f} samples/s  numpy {numpy:12,.0f}  ratio {ratio:.2f}".format(
-                **row
-            )
-        )
+    return results.report(found, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -1,134 +1,195 @@
-"""What a batch costs on its way to the training loop, against numpy doing the same work on one array in memory.
+"""The loader end to end, against numpy on one array in memory and against other libraries.
 
-The work: take windows of 2,048 uint16 tokens and their labels by the same shuffled indices, as two int64 arrays. numpy
-does it by fancy index and cast; `gather` reads the windows alone; `batch` makes the tensors; `threads` is a loop over
-the whole loader, order and prefetching included, and `inline` the same without threads. All in one process, in turn.
-Prints samples a second, and the ratio to numpy::
+The work: inputs, labels and numbers of shuffled samples of 2,048 uint16 tokens, as int64 tensors, in one process.
+numpy's is less: the inputs alone, by fancy index and cast, so 1 is out of reach (two fresh arrays alone have about half
+of its rate). `loader` is `build_dataloader` without threads; `threads` has the two that are the default; `batch` is
+`TokenDataset.batch`.
 
-    python benchmarks/loader.py --formats npy mds parquet
+Then peers on the same tokens, each by its own writer and reader in a process of its own, all in turn with ours: without
+workers against `loader`, and with two worker processes each. Libraries get a collate function that casts a whole batch
+at once, which makes them quicker than most who use them are. `MMapDataset` is what many write themselves, with torch's
+`default_collate`; the same with the fast collate is told beside, and no peer to compare with: it is a loader that was
+written for this measurement. Two processes of a StreamingDataset on one folder can't live at once, so there is one
+contest for each number of workers::
+
+    python benchmarks/loader.py --formats npy --no-peers
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import contextlib
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+# The scripts also run by themselves, where their folder's parent is not on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import tokenyard
-from tokenyard.datasets.loader import TokenLoader
+from benchmarks import corpora, peers, results, timing
 
-WAYS = ("gather", "batch", "inline", "threads")
-Array = np.ndarray[Any, np.dtype[Any]]
+QUICK = ["--rows", "2048", "--rounds", "2", "--seconds", "0.05", "--peer-rounds", "1", "--workers", "0"]
+#: Of numpy, by batch size.
+BARS = {16: 0.35, 64: 0.45}
+#: How many times as fast as each peer; the rest of them, as a whole, by `FASTEST`.
+PEERS = {
+    "StreamingDataset": 30.0,
+    "webdataset": 30.0,
+    "datasets map-style": None,
+    "datasets IterableDataset": None,
+    "MMapDataset": None,
+    "litdata TokensLoader": None,
+    "Megatron IndexedDataset": None,
+    "Megatron GPTDataset": None,
+}
+FASTEST = 2.0
+TUNED = "MMapDataset with a fast collate"
+SAMPLE = {"mode": "rows"}
 
 
-def write(path: Path, format: str, tokens: Array, num_shards: int, documents: Array) -> tokenyard.Corpus:
-    """A corpus of documents of the given lengths, in about ``num_shards`` shards."""
-    schema = tokenyard.Schema(token_dtype="uint16", vocab_size=1 << 16)
-    size = tokens.nbytes // num_shards
-    with tokenyard.CorpusWriter(path, format=format, schema=schema, shard_bytes=size) as writer:
-        for document in np.split(tokens, np.cumsum(documents)[:-1]):
-            writer.write(document)
-    return tokenyard.open_corpus(path)
+class Checked:
+    """Refuses batches that hold other tokens than were written."""
+
+    def __init__(self, name: str, tokens: corpora.Tokens) -> None:
+        self._name = name
+        self._tokens = tokens
+
+    def __call__(self, batch: dict[str, torch.Tensor]) -> None:
+        wanted = self._tokens[batch["sample_ids"].numpy()]
+        inputs, labels = batch["input_ids"].numpy(), batch["labels"].numpy()
+        if not (np.array_equal(inputs, wanted) and np.array_equal(labels[:, :-1], wanted[:, 1:])):
+            raise SystemExit(f"{self._name} gave other tokens than numpy")
 
 
-def loader_of(path: Path, seq_len: int, batch_size: int, num_threads: int) -> TokenLoader:
-    """A loader of one rank over a corpus."""
-    return tokenyard.build_dataloader(
-        {
-            "data": {"path": str(path), "sample": {"seq_len": seq_len}},
-            "order": {"global_batch_size": batch_size, "seed": 1},
-            "loader": {"num_threads": num_threads},
-        },
-        rank=0,
-        world_size=1,
+def batches_of_ids(num_samples: int, batch_size: int) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
+    """Shuffled indices, without end."""
+    rng = np.random.default_rng(1)
+    while True:
+        order = rng.permutation(num_samples)
+        for start in range(0, num_samples - batch_size + 1, batch_size):
+            yield order[start : start + batch_size]
+
+
+def ours(path: Path, tokens: corpora.Tokens, batch_size: int, **loader: Any) -> timing.Contender:
+    """The loader with these settings."""
+    made = tokenyard.build_dataloader(
+        corpora.settings(path, batch_size=batch_size, sample=SAMPLE, **loader), rank=0, world_size=1
     )
+    return timing.contender(timing.forever(made), batch_size, Checked("the loader", tokens))
 
 
-def timed(steps: Iterator[Any]) -> tuple[float, Any]:
-    """Seconds that all steps took, and what the last one gave."""
-    begun, last = time.perf_counter(), None
-    for step in steps:
-        last = step
-    return time.perf_counter() - begun, last
+def of_numpy(tokens: corpora.Tokens, batch_size: int) -> timing.Contender:
+    """Inputs alone, from memory."""
+    taken = (tokens[ids].astype(np.int64) for ids in batches_of_ids(len(tokens), batch_size))
+    return timing.contender(taken, batch_size, lambda batch: None)
 
 
-def measure(path: Path, tokens: Array, seq_len: int, batch_size: int, repeats: int) -> dict[str, float]:
-    """Median samples a second of each way, the ways in turn. Stops when one gives other tokens than numpy."""
-    loaders = {"threads": loader_of(path, seq_len, batch_size, 2), "inline": loader_of(path, seq_len, batch_size, 0)}
-    dataset = loaders["inline"].dataset
-    size = len(dataset) * seq_len
-    inputs, labels = tokens[:size].reshape(-1, seq_len), tokens[1 : size + 1].reshape(-1, seq_len)
-    rates: dict[str, list[float]] = {}
-    for epoch in range(repeats):
-        loaders["inline"].set_epoch(epoch)
-        ids = [b["sample_ids"].numpy() for b in loaders["inline"]]
-        for loader in loaders.values():
-            loader.set_epoch(epoch)
-        ways: dict[str, Callable[[], Iterator[Any]]] = {
-            "numpy": lambda ids=ids: ((inputs[i].astype(np.int64), labels[i].astype(np.int64)) for i in ids),
-            "gather": lambda ids=ids: (dataset.corpus.gather_windows(i * seq_len, seq_len + 1) for i in ids),
-            "batch": lambda ids=ids: (dataset.batch(i) for i in ids),
-            **{name: lambda loader=loader: iter(loader) for name, loader in loaders.items()},
+def measure_ours(
+    path: Path, tokens: corpora.Tokens, format: str, batch_size: int, rounds: int, seconds: float
+) -> Iterator[results.Result]:
+    """Each way through the loader, against numpy."""
+    dataset = tokenyard.TokenDataset(path, mode="rows")
+    taken = (dataset.batch(ids) for ids in batches_of_ids(len(dataset), batch_size))
+    rates = timing.contest(
+        {
+            "numpy": of_numpy(tokens, batch_size),
+            "batch": timing.contender(taken, batch_size, Checked("TokenDataset.batch", tokens)),
+            "loader": ours(path, tokens, batch_size, num_threads=0),
+            "threads": ours(path, tokens, batch_size),
+        },
+        rounds,
+        seconds,
+    )
+    for way in ("loader", "threads", "batch"):
+        yield results.Result(
+            work="loader",
+            case=f"{format}, batch {batch_size}, {way}",
+            measured=rates[way] / rates["numpy"],
+            unit="of numpy",
+            bar=BARS.get(batch_size) if way == "loader" else None,
+            rates={"samples/s": rates[way], "numpy": rates["numpy"]},
+        )
+
+
+def measure_peers(
+    path: Path, tokens: corpora.Tokens, names: list[str], work: Path, *, batch_size: int, num_workers: int, args: Any
+) -> Iterator[results.Result]:
+    """Ours against each peer, and against the fastest."""
+    loader: dict[str, Any] = {"num_workers": num_workers, "num_threads": 0, "persistent_workers": num_workers > 0}
+    with contextlib.ExitStack() as stack:
+        entered = {
+            name: stack.enter_context(
+                peers.peer(name, work / "rows.npy", work / "peers", batch_size=batch_size, num_workers=num_workers)
+            )
+            for name in names
         }
-        for name, way in ways.items():
-            seconds, last = timed(way())
-            rates.setdefault(name, []).append(len(ids) * batch_size / seconds)
-            check(name, last, inputs[ids[-1]], labels[ids[-1]])
-    return {name: float(np.median(found)) for name, found in rates.items()}
+        us = ours(path, tokens, batch_size, **loader)
+        rates = timing.contest({"ours": us, **entered}, args.peer_rounds, args.peer_seconds)
+    mine = rates.pop("ours")
+    workers = f"{num_workers} workers" if num_workers else "one process"
+    for name, rate in rates.items():
+        yield results.Result(
+            work=f"loader, {workers}",
+            case=f"npy, batch {batch_size}, {name}",
+            measured=mine / rate,
+            unit="times its rate",
+            bar=PEERS.get(name) if not num_workers else None,
+            rates={"samples/s": mine, "peer": rate},
+        )
+    rates.pop(TUNED, None)
+    if rates:
+        fastest = max(rates, key=rates.__getitem__)
+        yield results.Result(
+            work=f"loader, {workers}",
+            case=f"npy, batch {batch_size}, the fastest peer: {fastest}",
+            measured=mine / rates[fastest],
+            unit="times its rate",
+            bar=FASTEST,
+            rates={"samples/s": mine, "peer": rates[fastest]},
+        )
 
 
-def check(name: str, found: Any, inputs: Array, labels: Array) -> None:
-    """Compare the last batch of a way with what numpy takes."""
-    if name == "gather":
-        taken = found[:, :-1], found[:, 1:]
-    elif name == "numpy":
-        taken = found
-    else:
-        taken = found["input_ids"].numpy(), found["labels"].numpy()
-    if not (np.array_equal(taken[0], inputs) and np.array_equal(taken[1], labels)):
-        raise SystemExit(f"{name} gave other tokens than numpy")
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Measure each format at each batch size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=16384)
-    parser.add_argument("--seq-len", type=int, default=2048)
-    parser.add_argument("--shards", type=int, default=24)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--formats", nargs="+", default=["npy", "mds", "webdataset", "parquet"])
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def main(arguments: list[str] | None = None) -> list[results.Result]:
+    """Measure each format at each batch size, then the peers."""
+    parser = results.parser(__doc__)
+    parser.add_argument("--rows", type=int, default=corpora.ROWS)
+    parser.add_argument("--seq-len", type=int, default=corpora.SEQ_LEN)
+    parser.add_argument("--shards", type=int, default=corpora.SHARDS)
+    parser.add_argument("--formats", nargs="+", default=["npy", "mds", "webdataset"])
+    parser.add_argument("--batch-sizes", type=int, nargs="*", default=[16, 64])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=0.05, help="of a round, for each way")
+    parser.add_argument("--peers", nargs="+", choices=[*PEERS, TUNED], default=[*PEERS, TUNED])
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peer-batch-sizes", type=int, nargs="+", default=[16])
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
+    parser.add_argument("--peer-rounds", type=int, default=5)
+    parser.add_argument("--peer-seconds", type=float, default=0.4)
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    tokens = (rng.zipf(1.2, args.samples * args.seq_len + 1) % 50257).astype(np.uint16)
-    lengths = rng.integers(1, 2 * args.seq_len, args.samples)
-    documents = lengths[np.cumsum(lengths) < len(tokens)]
-    documents = np.append(documents, len(tokens) - documents.sum())
-    found = []
+    timing.warm_allocator()
+    tokens = corpora.zipf_rows(args.rows, args.seq_len)
+    names = [] if args.no_peers else peers.installed(args.peers)
+    found: list[results.Result] = []
     with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        np.save(work / "rows.npy", tokens)
+        for format in dict.fromkeys([*args.formats, *(["npy"] if names else [])]):
+            corpora.write_rows(work / format, format, tokens, args.shards)
         for format in args.formats:
-            path = Path(folder) / format
-            write(path, format, tokens, args.shards, documents)
             for batch_size in args.batch_sizes:
-                rates = measure(path, tokens, args.seq_len, batch_size, args.repeats)
-                found.append({"format": format, "batch size": batch_size, **rates})
-    if args.json:
-        print(json.dumps(found, indent=2))
-        return
-    for row in found:
-        ways = [f"{way} {row[way]:,.0f} ({row[way] / row['numpy']:.2f})" for way in WAYS]
-        print(
-            f"{row['format']}, batches of {row['batch size']}: numpy {row['numpy']:,.0f} samples/s, {', '.join(ways)}"
-        )
+                found += measure_ours(work / format, tokens, format, batch_size, args.rounds, args.seconds)
+        for batch_size in args.peer_batch_sizes if names else []:
+            for num_workers in args.workers:
+                found += measure_peers(
+                    work / "npy", tokens, names, work, batch_size=batch_size, num_workers=num_workers, args=args
+                )
+    return results.report(found, as_json=args.json)
 
 
 if __name__ == "__main__":
