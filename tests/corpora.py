@@ -23,18 +23,21 @@ def write_corpus(
     shard_bytes: int = 1 << 20,
     eos_token_id: int | None = None,
     vocab_size: int = 1 << 16,
+    token_dtype: str = "uint16",
+    tokenizer: str | None = None,
     **fields: tuple[str, Sequence[Any]],
 ) -> Corpus:
     """Write rows, with fields as (type, one value a row), and open what was written."""
     schema = Schema(
-        token_dtype="uint16",
+        token_dtype=token_dtype,
         vocab_size=vocab_size,
+        tokenizer=tokenizer,
         eos_token_id=eos_token_id,
         fields={name: kind for name, (kind, _) in fields.items()},
     )
     with CorpusWriter(path, format=format, schema=schema, layout=layout, shard_bytes=shard_bytes) as writer:
         for i, row in enumerate(rows):
-            writer.write(np.array(row, np.uint16), **{name: values[i] for name, (_, values) in fields.items()})
+            writer.write(np.array(row, token_dtype), **{name: values[i] for name, (_, values) in fields.items()})
     return open_corpus(path)
 
 

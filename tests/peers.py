@@ -53,7 +53,7 @@ def run_in_peers(
     command = [str(find_python()), "-I", *code, *map(str, args)]
     with contextlib.ExitStack() as stack:
         if alone:
-            stack.enter_context(_turn())
+            stack.enter_context(one_at_a_time())
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="peers-"))
         process = stack.enter_context(
             subprocess.Popen(
@@ -85,7 +85,7 @@ def run_in_peers(
 
 
 @contextlib.contextmanager
-def _turn() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     """One at a time on this machine, whatever checkout or test worker asks: shared memory has names, not owners."""
     with open(Path(tempfile.gettempdir()) / f"tokenyard-peers-{os.getuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

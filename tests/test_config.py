@@ -5,13 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from tokenyard.config import ConvertConfig, PackConfig, TokenizeConfig, TrainConfig, json_schema, load_config, load_job
+from tokenyard.config import (
+    ConvertConfig,
+    PackConfig,
+    SourceConfig,
+    TokenizeConfig,
+    TrainConfig,
+    json_schema,
+    load_config,
+    load_job,
+)
 from tokenyard.config.jobs import TextConfig
+from tokenyard.config.reading import ReadConfig
 from tokenyard.converters.text import TextOptions
 from tokenyard.errors import ConfigError, StorageError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 MODELS = {"convert.yaml": ConvertConfig, "pack.yaml": PackConfig, "tokenize.yaml": TokenizeConfig}
+SOURCE = {"path": "a/web", "weight": 1}
 MINIMAL = {"data": {"path": "corpus"}, "order": {"global_batch_size": 8}}
 
 
@@ -24,9 +35,14 @@ def load(tmp_path, text, model=TrainConfig):
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda file: file.name)
 def test_every_ready_file_loads(file):
     settings = load_config(file, MODELS.get(file.name, TrainConfig))
-    if isinstance(settings, TrainConfig):
-        assert file.name == f"train-{settings.data.format}.yaml"
-        assert settings == load_config(CONFIGS / "train-npy.yaml").model_copy(update={"data": settings.data})
+    if file.name == "train-finetune.yaml":
+        assert settings.order.token_budget is not None
+    elif isinstance(settings, TrainConfig):
+        assert file.name == f"train-{'mixture' if settings.data.sources else settings.data.format}.yaml"
+        shared = {"data": settings.data}
+        if settings.data.sources:
+            shared["order"] = settings.order
+        assert settings == load_config(CONFIGS / "train-npy.yaml").model_copy(update=shared)
     else:
         assert settings.dst
 
@@ -38,10 +54,16 @@ def keys_of(model, prefix=""):
             yield from keys_of(field.annotation)
 
 
-@pytest.mark.parametrize("name", ["train-npy.yaml", *MODELS])
-def test_the_ready_files_explain_every_key(name):
-    text = (CONFIGS / name).read_text()
-    assert [key for key in keys_of(MODELS.get(name, TrainConfig)) if f"{key}:" not in text] == []
+@pytest.mark.parametrize("names", [["train-npy.yaml", "train-mixture.yaml"], *([name] for name in MODELS)])
+def test_the_ready_files_explain_every_key(names):
+    text = "".join((CONFIGS / name).read_text() for name in names)
+    assert [key for key in keys_of(MODELS.get(names[0], TrainConfig)) if f"{key}:" not in text] == []
+
+
+def test_the_ready_file_of_a_mixture_explains_every_key_of_its_sources():
+    text = (CONFIGS / "train-mixture.yaml").read_text()
+    own = SourceConfig.model_fields.keys() - ReadConfig.model_fields.keys()
+    assert [key for key in own if f"{key}:" not in text] == []
 
 
 def test_the_smallest_settings_are_a_path_and_a_batch_size():
@@ -71,8 +93,47 @@ def test_an_unknown_key_is_told_with_its_path_its_line_and_the_nearest_one(tmp_p
             "batch_size: unknown key; did you mean order.global_batch_size or loader.micro_batch_size?",
         ),
         ({"zzz": 4}, "zzz: unknown key; known here are data, order, loader"),
-        ({"data": {}}, "data.path: this key is needed"),
-        ({"data": None}, "data.path: this key is needed"),
+        ({"data": {}}, "data: one of data.path (a corpus) and data.sources (a mixture of several) is needed"),
+        ({"data": None}, "data: one of data.path (a corpus) and data.sources (a mixture of several) is needed"),
+        (
+            {"data": {"sources": []}},
+            "data: one of data.path (a corpus) and data.sources (a mixture of several) is needed",
+        ),
+        ({"data": {"sources": [{"weight": 1}]}}, "data.sources.0.path: this key is needed"),
+        ({"data": {"sources": [{"path": "c"}]}}, "data.sources.0.weight: this key is needed"),
+        ({"data": {"sources": {"path": "c"}}}, "data.sources: expected a list, found {'path': 'c'}"),
+        (
+            {"data": {"sources": [{"path": "c", "wieght": 1, "weight": 1}]}},
+            "data.sources.0.wieght: unknown key; did you mean data.sources.weight?",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": 0}]}},
+            "data.sources.0.weight: expected greater than 0, found 0",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": float("inf")}]}},
+            "data.sources.0.weight: expected a finite number, found inf",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": float("nan")}]}},
+            "data.sources.0.weight: expected a finite number, found nan",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": True}]}},
+            "data.sources.0.weight: expected a number, found True",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": 1, "at_end": "end"}]}},
+            "data.sources.0.at_end: expected 'repeat', 'stop' or 'raise', found 'end'",
+        ),
+        (
+            {"data": {"sources": [{"path": "/", "weight": 1}]}},
+            "data.sources.0: path '/' ends in no name; give the source one by its key name",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": 1, "at_end": "stop", "max_epochs": 0}]}},
+            "data.sources.0.max_epochs: expected greater than or equal to 1, found 0",
+        ),
         ({"order": {"global_batch_size": "8"}}, "order.global_batch_size: expected a whole number, found '8'"),
         ({"order": {"global_batch_size": True}}, "order.global_batch_size: expected a whole number, found True"),
         ({"order": {"global_batch_size": 0}}, "order.global_batch_size: expected greater than or equal to 1, found 0"),
@@ -101,13 +162,13 @@ def test_a_wrong_value_is_told_with_what_was_expected_and_found(changed, expecte
 
 
 def test_all_problems_are_told_in_the_order_of_the_file(tmp_path):
-    text = "loader:\n  workers: 3\norder:\n  sead: 4\ndata:\n  path: c\n"
+    text = "loader:\n  workers: 3\norder:\n  token_budget:\n    tokens: 8\n  sead: 4\ndata:\n  path: c\n"
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     assert str(caught.value).splitlines()[1:] == [
         "  loader.workers (line 2): unknown key; did you mean loader.num_workers?",
-        "  order.global_batch_size (line 3): this key is needed",
-        "  order.sead (line 4): unknown key; did you mean order.seed?",
+        "  order.token_budget.micro_batches (line 4): this key is needed",
+        "  order.sead (line 6): unknown key; did you mean order.seed?",
     ]
 
 
@@ -127,19 +188,67 @@ def test_all_problems_are_told_in_the_order_of_the_file(tmp_path):
             {"data": {"path": "c", "sample": {"labels": "none", "mask_boundaries": True}}},
             r"data\.sample\.mask_boundaries .* data\.sample\.labels is none",
         ),
+        ({"data": {"path": "c", "sources": [SOURCE]}}, r"data\.path and data\.sources are both given; keep one"),
+        (
+            {"data": {"path": "c", "weights_in": "samples"}},
+            r"data\.weights_in is about data\.sources, but data\.path is given; leave it out",
+        ),
+        (
+            {"data": {"path": "c", "allow_different_tokenizers": True}},
+            r"data\.allow_different_tokenizers is about data\.sources, but data\.path is given",
+        ),
+        (
+            {"data": {"format": "npy", "sources": [SOURCE]}},
+            r"data\.format is about data\.path, but data\.sources is given; give it to the sources that need it",
+        ),
+        (
+            {"data": {"sources": [SOURCE, {"path": "b", "weight": 1}, {"path": "b/web/", "weight": 1}]}},
+            r"data\.sources\.0 and data\.sources\.2 are both named 'web'; .* data\.sources\.2\.name",
+        ),
+        (
+            {"data": {"sources": [{**SOURCE, "max_epochs": 2}]}},
+            r"data\.sources\.0: max_epochs is 2, but at_end is repeat, .* leave max_epochs out",
+        ),
+        (
+            {"data": {"path": "c", "sample": {"documents": "eos"}}},
+            r"data\.sample\.documents is eos, but nothing asks .* set data\.sample\.boundaries",
+        ),
+        (
+            {"data": {"path": "c", "sample": {"boundaries": True, "eos_token_id": 2}}},
+            r"data\.sample\.eos_token_id is 2, which needs data\.sample\.documents: eos, not auto",
+        ),
         (
             {"order": {"global_batch_size": 8, "lanes": 2, "shuffle": "global"}},
-            r"order\.lanes is 2, which needs order\.shuffle: block, not global",
+            r"^order: lanes is 2, which needs order\.shuffle: block, not global",
         ),
         (
             {"order": {"global_batch_size": 8, "lanes": 3}},
-            r"order\.lanes is 3, which must divide order\.global_batch_size, 8",
+            r"^order: lanes is 3, which must divide order\.global_batch_size, 8",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "segments": [{"from_step": 3, "weights": {}}]}},
+            r"order\.segments\.0: weights names no source to draw from; give one or more, or leave weights out",
+        ),
+        (
+            {"order": {"global_batch_size": 8, "segments": [{"from_step": 6}]}},
+            r"order\.segments\.0: from step 6 on nothing changes; give global_batch_size, seq_len or weights, or leave",
         ),
     ],
 )
 def test_keys_that_do_not_work_together_are_refused_by_both_names(section, expected):
     with pytest.raises(ConfigError, match=expected):
         load_config({**MINIMAL, **section})
+
+
+def test_sources_are_named_by_the_last_part_of_their_path():
+    paths = ["a/web", "b/code/", "file:///c/math", ["d/one.npy", "d/two.npy"]]
+    data = {"sources": [{"path": path, "weight": 1} for path in paths]}
+    data["sources"].append({"path": "e", "name": "mine", "weight": 0.5, "format": "mds", "split": {"eos": 3}})
+    settings = load_config({**MINIMAL, "data": data})
+    assert [source.name for source in settings.data.sources] == ["web", "code", "math", "one.npy", "mine"]
+    assert (settings.data.sources[0].at_end, settings.data.sources[0].max_epochs) == ("repeat", 1)
+    assert settings.data.weights_in == "tokens"
+    assert load_config(settings.model_dump()) == settings
 
 
 def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path):
@@ -162,6 +271,8 @@ def test_a_number_with_an_exponent_is_a_number(tmp_path):
         ("data: !!python/object/apply:os.getcwd []\n", r"\(line 1\): tag '.*os\.getcwd' is nothing for settings"),
         ("data: !!python/name:os.getcwd x\n", r"\(line 1\): not valid YAML: could not determine a constructor"),
         ("a: 1\ndata: !!set {path}\n", r"\(line 2\): tag '.*set' is nothing for settings"),
+        ("order: {seed: 010}\n", r"order\.seed \(line 1\): 010 is read as 8 by the rules of YAML 1\.1"),
+        ("order: {seed: 1:30}\n", r"order\.seed \(line 1\): 1:30 is read as 90 by the rules of YAML 1\.1"),
         ("data: 2026-13-01\n", "not valid YAML: month must be in"),
         ("data: &a [*a]\n", "more than 10000 values or 50 levels, aliases counted"),
         ("data: 1\n---\ndata: 2\n", "but found another document"),

@@ -192,6 +192,16 @@ def test_batches_may_be_cut_anywhere(corpus: tuple[Schema, RowBatch], cuts: list
     assert digest_of(parts, schema.fields) == digest_of([batch], schema.fields)
 
 
+@pytest.mark.parametrize("largest", [9, 65535, 65536, 2**32 - 1])
+def test_parts_of_one_block_may_come_in_any_dtypes(largest: int) -> None:
+    rows = [[1, 2], [largest], [], [3]]
+    parts = []
+    for row, dtype in zip(rows, ("uint8", "uint64", "int64", "uint16"), strict=True):
+        tokens = np.array(row, dtype)
+        parts.append(RowBatch(tokens=tokens, offsets=np.array([0, len(row)]), fields={}))
+    assert digest_of(parts).tokens == slow_token_digest(rows)
+
+
 @pytest.mark.parametrize("as_iterator", [False, True])
 def test_pieces_cut_at_digest_blocks_combine_to_the_digest_of_the_whole(as_iterator: bool) -> None:
     schema, batch = documents(5000, longest=3)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokenyard.digest import digest_of
 from tokenyard.errors import DataError, SchemaError
 from tokenyard.manifest import FileInfo, Layout, Manifest, ShardInfo, check_name
+from tokenyard.manifest.shard_lines import ShardLines
 from tokenyard.schema import Schema
 from tokenyard.testing.samples import documents
 
@@ -285,3 +286,69 @@ def test_a_layout_that_could_not_be_read_again_is_refused_when_it_is_made() -> N
     with pytest.raises(SchemaError, match=r"layout.lengths_field is 'absent', but the schema's fields are none"):
         Layout(lengths_field="absent").check(Schema())
     Layout(lengths_field="mask").check(Schema(fields={"mask": "uint8[]"}))
+
+
+TEXT = st.text(max_size=8)
+FILES = st.builds(
+    FileInfo,
+    name=st.from_regex(r"(\.?[a-z0-9é_ -]{1,5}/){0,2}[a-z0-9é,{} -]{1,5}\.[a-z]{3}", fullmatch=True),
+    bytes=st.integers(0, 2**63 - 1),
+    checksum=st.none() | TEXT,
+)
+SHARDS = st.builds(
+    ShardInfo,
+    files=st.lists(FILES, min_size=1, max_size=3).map(tuple),
+    num_rows=st.integers(0, 2**40),
+    num_tokens=st.integers(0, 2**40),
+    index=st.none() | FILES,
+    meta=st.dictionaries(TEXT, st.none() | TEXT | st.integers() | st.floats(allow_nan=False) | st.lists(TEXT)),
+)
+
+
+@given(st.lists(SHARDS, max_size=5))
+def test_shards_read_line_by_line_are_those_of_the_whole_json(shards: list[ShardInfo]) -> None:
+    text = Manifest(format="npy", schema=Schema(), shards=tuple(shards)).to_json()
+    by_line, whole = Manifest.from_json(text, ""), Manifest.from_json(json.dumps(json.loads(text)), "")
+    assert isinstance(by_line.shards, ShardLines) == bool(shards)
+    assert isinstance(whole.shards, tuple)
+    assert by_line == whole == copy.deepcopy(by_line)
+    assert list(by_line.shards) == shards == [by_line.shards[i] for i in range(-len(shards), 0)]
+    assert by_line.shards[1:3] == tuple(shards[1:3])
+    assert by_line.rows_of_shards.tolist() == [s.num_rows for s in shards] == whole.rows_of_shards.tolist()
+    assert by_line.tokens_of_shards.tolist() == [s.num_tokens for s in shards] == whole.tokens_of_shards.tolist()
+    assert by_line.to_json() == text
+    with pytest.raises(IndexError):
+        by_line.shards[len(shards)]
+
+
+def test_shards_differ_from_others_and_from_fewer() -> None:
+    shards = Manifest.from_json(manifest().to_json(), "").shards
+    assert shards == manifest().shards
+    assert shards != manifest().shards[:1]
+    assert shards != manifest().shards[::-1]
+    assert shards != 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"rows": 2', '"rows": -2', r"shards\[1\]: a shard needs files and counts"),
+        ('"rows": 2', '"rows": 3', "rows is 6, but the shards sum to 7"),
+        ('"rows": 2', '"rows": 2, "more": [', "not valid JSON"),
+        ('"rows": 2, ', "", r"shards\[1\]: 'rows' is missing"),
+        ("sub/shard-00001", "../shard-00001", r"shards\[1\]: file name '../shard-00001.npy' is not a plain"),
+        ("},\n    {", "}\n    {", "not valid JSON"),
+        ('"format"', "format", "not valid JSON"),
+        ('"format": "npy"', '"format": 5', "format: expected str, found 5"),
+    ],
+)
+def test_damage_in_one_line_is_told_as_in_any_json(old: str, new: str, told: str) -> None:
+    text = manifest().to_json()
+    assert text.count(old) >= 1
+    with pytest.raises(DataError, match=told):
+        Manifest.from_json(text.replace(old, new, 1), "corpus/manifest.json")
+
+
+def test_two_shards_on_a_line_are_read_too() -> None:
+    text = manifest().to_json().replace("},\n    {", "}, {")
+    assert Manifest.from_json(text, "") == manifest()

@@ -35,7 +35,7 @@ def train(tmp_path, path, num_ranks):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
-    losses = re.findall(r"^step (\d+) loss (\S+)$", done.stdout, re.MULTILINE)
+    losses = re.findall(r"^step (\d+) loss (\S+) samples [0-9a-f]{64}$", done.stdout, re.MULTILINE)
     assert [int(step) for step, _ in losses] == list(range(1, NUM_STEPS + 1))
     (digest,) = re.findall(r"^batches ([0-9a-f]{64})$", done.stdout, re.MULTILINE)
     return [loss for _, loss in losses], digest

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +37,35 @@ def corpus(tmp_path_factory):
 
 def test_help_names_every_command_and_each_command_has_an_example():
     listed = run("--help")
-    for command in ("tokenize", "pack", "convert", "index", "verify", "info", "peek", "formats", "schema"):
+    for command in (
+        "tokenize",
+        "pack",
+        "convert",
+        "index",
+        "verify",
+        "info",
+        "peek",
+        "order",
+        "bench",
+        "formats",
+        "schema",
+    ):
         assert command in listed
         assert "Example: " in run(command, "--help")
+
+
+def test_version_is_that_of_the_package():
+    assert run("--version").split() == ["tokenyard", version("tokenyard")]
+    assert tokenyard.__version__ == version("tokenyard")
+
+
+def test_the_format_to_write_has_two_names_in_every_job(corpus, tmp_path):
+    for flag in ("--to", "--format"):
+        run("convert", corpus, tmp_path / f"converted{flag}", flag, "mds")
+        run("pack", corpus, tmp_path / f"packed{flag}", "--seq-len", 3, "--drop-field", "source", flag, "mds")
+        for kind in ("converted", "packed"):
+            assert tokenyard.open_corpus(tmp_path / f"{kind}{flag}").format == "mds"
+        assert flag in run("tokenize", "--help")
 
 
 def test_convert_verify_and_info_go_together(corpus, tmp_path):

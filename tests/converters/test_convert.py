@@ -1,6 +1,7 @@
 """Conversion: any format to any format, the same rows and fields, the same bytes however many workers."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import tokenyard
 from tokenyard.converters.convert import convert
+from tokenyard.converters.job import plan_rows
 from tokenyard.errors import (
     ConfigError,
     DataError,
@@ -143,6 +145,44 @@ def test_a_shard_that_reads_back_differently_is_not_published(tmp_path, monkeypa
     with pytest.raises(VerificationError, match=r"shard-00000-00000.npy read back differently"):
         convert(path, tmp_path / "out", to="npy")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_files_of_a_task_are_synced_before_the_manifest_names_them(tmp_path, monkeypatch):
+    write(tmp_path / "src", "npy")
+    synced, published = set(), {}
+    fsync, replace_file = os.fsync, os.replace
+
+    def note_sync(handle):
+        synced.add(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def note_name(source, target):
+        if str(target).endswith("manifest.json"):
+            published.update({p.name: p.stat().st_ino in synced for p in (tmp_path / "dst").rglob("*") if p.is_file()})
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_name)
+    convert(tmp_path / "src", tmp_path / "dst", to="mds", shard_bytes=20_000)
+    assert {"index.json", "job.json", "shard-00000-00000.mds", "shard-00000-00000.idx"} < published.keys()
+    assert all(published.values())
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": "int64"}])
+def test_a_plan_reads_rows_only_to_see_how_large_extra_fields_are(tmp_path, monkeypatch, fields):
+    schema = Schema(token_dtype="uint16", vocab_size=100, eos_token_id=2, fields=fields)
+    with tokenyard.CorpusWriter(tmp_path / "src", format="parquet", schema=schema) as writer:
+        for length in range(3000):
+            writer.write([1] * (length % 7), **dict.fromkeys(fields, 1))
+    corpus, read = tokenyard.open_corpus(tmp_path / "src"), []
+    batches = tokenyard.Corpus.batches
+    monkeypatch.setattr(tokenyard.Corpus, "batches", lambda *given: read.append(given[1:]) or batches(*given))
+    cost = 16 + 8 * len(fields)
+    planned = list(plan_rows(corpus, 40_000, 2))
+    assert read == ([(0, 1024)] if fields else [])
+    assert (planned[0].start, planned[-1].stop) == (0, 3000)
+    sizes = [sum(int(n) * 2 + cost for n in corpus.row_lengths(rows.start, rows.stop)) for rows in planned]
+    assert max(sizes) <= 40_000 < sizes[0] + 1024 * (cost + 12)
 
 
 def test_a_missing_shard_stops_the_conversion_and_leaves_nothing(tmp_path):

@@ -102,10 +102,14 @@ def test_a_file_of_the_native_layout_beside_the_shards_is_checked(tmp_path, dama
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_first_id_past_the_vocabulary_is_named_with_its_row_and_shard(tmp_path, workers):
-    schema = Schema(token_dtype="uint16", vocab_size=100)
+    schema = Schema(token_dtype="uint16", vocab_size=60000)
     with tokenyard.CorpusWriter(tmp_path / "corpus", format="npy", schema=schema, shard_bytes=2000) as writer:
         for i in range(5000):
             writer.write([] if i % 3 else [99, 100 + i] if i >= 4000 else [0, 99])
+    manifest = tmp_path / "corpus" / ".tokenyard" / "manifest.json"
+    said = manifest.read_text()
+    assert said.count('"vocab_size": 60000') == 1
+    manifest.write_text(said.replace('"vocab_size": 60000', '"vocab_size": 100'))
     report = verify(tmp_path / "corpus", num_workers=workers)
     corpus = tokenyard.open_corpus(tmp_path / "corpus")
     shard = np.searchsorted(corpus.shard_row_starts, 4002, side="right") - 1

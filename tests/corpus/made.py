@@ -51,6 +51,8 @@ class MadeFormat(Format):
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         return MadeReader(self, self.shards[shard.meta["number"]], index, schema)
 
+    # Shards are in memory: nothing is written, found or scanned.
+
     def write_shard(
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
     ) -> WrittenShard:

@@ -1,6 +1,7 @@
 """Gathers and windows, against the slow obvious way, over every way in which rows can lie."""
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.corpus.made import MadeFormat, MadeShard, make_corpus
-from tokenyard.corpus import Corpus, gather
-from tokenyard.corpus.runs import copy_runs, split_at
+from tokenyard.corpus import Corpus, block_table, tables
+from tokenyard.corpus.ranges import split_at
 from tokenyard.errors import DataError
 from tokenyard.formats.extents import Extents
 
@@ -89,6 +90,165 @@ def test_windows_are_cut_from_the_rows_joined(tmp_path: Path, shards: list[MadeS
             corpus.gather_rows(np.arange(len(corpus)), data.draw(st.sampled_from(["tokens", "mask"])))
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shards=shards(), data=st.data())
+def test_windows_and_labels_are_copied_to_lines(tmp_path: Path, shards: list[MadeShard], data: st.DataObject) -> None:
+    corpus = make_corpus(tmp_path, shards, cache_bytes=data.draw(st.sampled_from([1, 1 << 20])))
+    rows = slow_rows(shards, "tokens")
+    stream = [t for row in rows for t in row]
+    firsts = [i == 0 for row in rows for i in range(len(row))]
+    for _ in range(2):
+        width = data.draw(st.integers(0, len(stream)))
+        shift = data.draw(st.integers(0, width))
+        starts = data.draw(st.lists(st.integers(0, len(stream) - width), max_size=5))
+        lines = data.draw(st.permutations(range(len(starts) + 1)))[: len(starts)]
+        inputs, labels = (np.full((len(starts) + 1, width - shift), -7) for _ in range(2))
+        args = np.array(starts, np.int64), np.array(lines, np.int64), inputs
+        corpus.copy_windows(*args, labels, shift=shift)
+        wanted = {line: stream[s : s + width] for s, line in zip(starts, lines, strict=True)}
+        untouched = [-7] * width
+        for line in range(len(starts) + 1):
+            assert inputs[line].tolist() == wanted.get(line, untouched)[: width - shift]
+            assert labels[line].tolist() == wanted.get(line, untouched)[shift:]
+        inputs[...] = -7
+        corpus.copy_windows(*args, None, shift=shift)
+        assert [inputs[line].tolist() for line in lines] == [wanted[line][: width - shift] for line in lines]
+        marks = corpus.row_starts_in_windows(args[0], width)
+        assert marks.tolist() == [firsts[s : s + width] for s in starts]
+        assert marks.dtype == np.bool_
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shards=shards(), data=st.data())
+def test_rows_and_labels_are_copied_to_lines(tmp_path: Path, shards: list[MadeShard], data: st.DataObject) -> None:
+    corpus = make_corpus(tmp_path, shards, cache_bytes=data.draw(st.sampled_from([1, 1 << 20])))
+    rows = slow_rows(shards, "tokens")
+    longest = max((len(row) for row in rows), default=0)
+    for shift in (0, 1, 3):
+        width = len(data.draw(st.sampled_from(rows))) if rows else 0
+        like = [i for i, row in enumerate(rows) if len(row) == width]
+        chosen = data.draw(st.lists(st.sampled_from(like), max_size=6)) if like else []
+        seq_len = longest + data.draw(st.integers(0, 3))
+        lines = data.draw(st.none() | st.permutations(range(len(chosen))).map(np.array))
+        inputs, labels = (np.full((len(chosen), seq_len), -7) for _ in range(2))
+        args = lines, inputs, labels
+        corpus.copy_rows(np.array(chosen), width, *args, shift=shift, fill=5, ignored=-100)
+        for i, line in zip(chosen, range(len(chosen)) if lines is None else lines.tolist(), strict=True):
+            assert inputs[line].tolist() == rows[i] + [5] * (seq_len - len(rows[i]))
+            known = rows[i][shift:]
+            assert labels[line].tolist() == known + [-100] * (seq_len - len(known))
+        other = next((i for i, row in enumerate(rows) if len(row) != width), None)
+        if other is not None and chosen:
+            with pytest.raises(DataError, match=f"row {other}: {len(rows[other])} tokens, expected {width}"):
+                corpus.copy_rows(np.array([*chosen[:-1], other]), width, *args, shift=shift, fill=5, ignored=-100)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shards=shards(), data=st.data())
+def test_gathers_give_other_dtypes(tmp_path: Path, shards: list[MadeShard], data: st.DataObject) -> None:
+    corpus = make_corpus(tmp_path, shards, cache_bytes=data.draw(st.sampled_from([1, 1 << 20])))
+    everything = np.arange(len(corpus))
+    for dtype in (np.int64, np.int32, np.float64):
+        flat, offsets = corpus.gather_rows(everything, dtype=dtype)
+        plain, same = corpus.gather_rows(everything)
+        assert flat.dtype == dtype
+        assert flat.tolist() == plain.tolist()
+        assert offsets.tolist() == same.tolist()
+        windows = corpus.gather_windows(np.array([0]), len(flat), dtype=dtype)
+        assert windows.dtype == dtype
+        assert windows[0].tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("dtypes", [["<u8"], [">u8"], ["<u8", "|u1"], [">u8", "<u4", "<u8"]])
+def test_items_past_int64_are_cast_from_what_they_are(tmp_path: Path, dtypes: list[str]) -> None:
+    largest = [255 if dtype == "|u1" else 2**32 - 1 if dtype == "<u4" else 2**64 - 1 for dtype in dtypes]
+    made = [MadeShard(rows=[[n], [1, n - 1]], masks=[[], []], dtype=d) for n, d in zip(largest, dtypes, strict=True)]
+    corpus = make_corpus(tmp_path, made, "uint64")
+    stream = np.array([t for n in largest for t in (n, 1, n - 1)], np.uint64)
+    for dtype in (None, np.uint64, np.float64, np.float32, np.uint8, np.int64):
+        wanted = stream.astype(dtype or np.uint64)
+        flat, _ = corpus.gather_rows(np.arange(len(corpus)), dtype=dtype)
+        windows = corpus.gather_windows(np.array([0]), len(stream), dtype=dtype)
+        assert flat.dtype == windows.dtype == wanted.dtype
+        assert flat.tolist() == windows[0].tolist() == wanted.tolist()
+
+
+def test_one_long_row_does_not_make_many_short_ones_cost_as_much(tmp_path: Path) -> None:
+    long = MadeShard(rows=[list(range(1000)) * 70], masks=[[]])
+    corpus = make_corpus(tmp_path, [long, even(70)], "uint16")
+    for _ in range(2):
+        assert len(corpus.gather_rows(np.array([0]))[0]) == 70_000
+        tracemalloc.start()
+        assert corpus.gather_rows(np.arange(1, 71))[0].tolist() == list(range(280))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_rows_longer_than_a_line_are_refused(tmp_path: Path, mapped: bool) -> None:
+    corpus = make_corpus(tmp_path, [even(2, length=3), even(2, length=5, mapped=mapped)], "uint16")
+    inputs = np.zeros((2, 4), np.int64)
+    with pytest.raises(DataError, match="row 3: 5 tokens, expected 5, in lines of 4"):
+        corpus.copy_rows(np.array([3, 2]), 5, None, inputs, None, shift=0, fill=0, ignored=0)
+    assert not inputs.any()
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_positions_outside_are_refused_by_every_gather(tmp_path: Path, mapped: bool) -> None:
+    corpus = make_corpus(tmp_path, [even(2), even(2, mapped=mapped)], "uint16")
+    lines = np.zeros((1, 3), np.int64)
+    for start in (-1, 14, 1 << 62, (1 << 63) - 5):
+        message = rf"windows of 3 tokens from {start} .. {start} are not all within the 16 tokens of"
+        with pytest.raises(IndexError, match=message):
+            corpus.gather_windows(np.array([start]), 3)
+        with pytest.raises(IndexError, match=message):
+            corpus.copy_windows(np.array([start]), np.array([0]), lines, None, shift=0)
+        with pytest.raises(IndexError, match=message):
+            corpus.row_starts_in_windows(np.array([start]), 3)
+    for row in (-1, 4, 1 << 62, (1 << 63) - 5):
+        message = rf"rows {row} .. {row} are not all within the 4 rows of"
+        with pytest.raises(IndexError, match=message):
+            corpus.gather_rows(np.array([row]))
+        with pytest.raises(IndexError, match=message):
+            corpus.copy_rows(np.array([row]), 4, None, lines, None, shift=0, fill=0, ignored=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"lines": np.array([0, -1])}, IndexError, r"lines -1 \.\. 0 are not all within the 2 of inputs"),
+        ({"lines": np.array([0, 2])}, IndexError, r"lines 0 \.\. 2 are not all within the 2 of inputs"),
+        ({"lines": np.array([0])}, ValueError, "one line a sample"),
+        ({"labels": np.zeros((1, 3), np.int64)}, ValueError, "labels of the shape of inputs"),
+        ({"lines": None, "inputs": np.zeros((1, 3), np.int64)}, ValueError, "2 samples, no lines"),
+        ({"shift": -1}, ValueError, "shift -1"),
+    ],
+)
+def test_lines_outside_are_never_written_to(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    corpus = make_corpus(tmp_path, [even(4, length=3)], "uint16")
+    around = np.full((4, 3), -7)
+    args = {"lines": np.arange(2), "inputs": around[1:3], "labels": np.zeros((2, 3), np.int64), "shift": 0, **change}
+    with pytest.raises(error, match=message):
+        corpus.copy_windows(np.arange(2), **args)
+    with pytest.raises(error, match=message):
+        corpus.copy_rows(np.arange(2), 3, **args, fill=0, ignored=0)
+    assert (around[[0, 3]] == -7).all()
+
+
+def test_shards_whose_row_indexes_are_large_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_table, "_MAX_INDEX_BYTES", 200)
+    shards = [even(8, first=32 * i, gaps=[i % 2]) for i in range(40)]
+    corpus = make_corpus(tmp_path, shards, "uint16")
+    for _ in range(5):
+        assert corpus.gather_rows(np.arange(320))[0].tolist() == list(range(1280))
+        assert corpus.gather_windows(np.array([3]), 1000).tolist() == [list(range(3, 1003))]
+    assert isinstance(corpus._format, MadeFormat)
+    assert corpus._format.num_reads == 40
+
+
 Block = tuple[list[list[int]], list[list[int]]]
 
 
@@ -116,16 +276,6 @@ def even(count: int, length: int = 4, first: int = 0, **more: Any) -> MadeShard:
     return MadeShard(rows=rows, masks=masks, **more)
 
 
-def test_a_shard_of_one_row_seen_first_does_not_slow_the_others(tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path, [even(1), even(8, first=100, gaps=[3]), even(8, first=200, gaps=[3])], "uint16")
-    for _ in range(3):
-        corpus.gather_rows(np.array([0]))
-        corpus.gather_rows(np.arange(17))
-    table = corpus._gatherer._row_tables.get("tokens")
-    assert table is not None
-    assert table.has(np.arange(3))
-
-
 def test_shards_are_looked_at_once(tmp_path: Path) -> None:
     apart, together = (
         [MadeShard(rows=[[i, i], [], [i]], masks=[[1, 1], [], [1]], gaps=gaps) for i in range(6)]
@@ -139,8 +289,25 @@ def test_shards_are_looked_at_once(tmp_path: Path) -> None:
         format = corpus._format
         assert isinstance(format, MadeFormat)
         assert format.num_reads == len(shards)
-        for tables in (corpus._gatherer._row_tables, corpus._gatherer._token_tables):
-            assert all(len(t.owners) <= len(shards) for t in tables.values())
+
+
+def test_decoded_blocks_that_are_evicted_are_let_go(tmp_path: Path) -> None:
+    shards = [even(4, mapped=False) for _ in range(6)]
+    corpus = make_corpus(tmp_path, shards, "uint16", cache_bytes=2 * 40)
+    for row in (0, 4, 8, 12, 16, 20, 0):
+        assert corpus.gather_rows(np.array([row]))[0].tolist() == [0, 1, 2, 3]
+    assert corpus._gatherer is not None
+    assert len(corpus._gatherer._rows._recent["tokens"].blocks) < 4
+
+
+def test_decoded_blocks_in_use_are_not_looked_up_again(tmp_path: Path) -> None:
+    shards = [even(8, cuts=(2, 5), mapped=False) for _ in range(3)]
+    corpus = make_corpus(tmp_path, shards, "uint16")
+    for _ in range(50):
+        assert len(corpus.gather_rows(np.arange(24))[0]) == 96
+        corpus.gather_windows(np.array([0, 3, 30]), 50)
+    assert isinstance(corpus._format, MadeFormat)
+    assert corpus._format.num_reads == 9
 
 
 @pytest.mark.parametrize("gaps", [[0], [1, 5]])
@@ -159,7 +326,7 @@ def test_a_list_of_other_lengths_has_no_windows_even_when_its_items_lie_together
 
 
 def test_tables_begin_anew_when_they_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "MAX_OPEN_SHARDS", 3)
+    monkeypatch.setattr(tables, "MAX_OPEN_SHARDS", 3)
     shards = [even(4, first=16 * i) for i in range(8)]
     corpus = make_corpus(tmp_path, shards, "uint16")
     rows = slow_rows(shards, "tokens")
@@ -169,10 +336,8 @@ def test_tables_begin_anew_when_they_are_full(tmp_path: Path, monkeypatch: pytes
         assert corpus.gather_rows(chosen)[0].reshape(-1, 4).tolist() == [rows[i] for i in chosen]
         starts = rng.integers(0, 100, 3)
         assert corpus.gather_windows(starts, 9).tolist() == [list(range(s, s + 9)) for s in starts]
-        assert all(
-            len(t.owners) <= 3
-            for t in (*corpus._gatherer._row_tables.values(), *corpus._gatherer._token_tables.values())
-        )
+    assert corpus.gather_windows(np.array([0]), 128).tolist() == [list(range(128))]
+    assert corpus.gather_rows(np.arange(32))[0].tolist() == list(range(128))
 
 
 @pytest.mark.parametrize("length", [16383, 16384, 16385, 40000])
@@ -243,6 +408,14 @@ def test_ranges_past_the_end_stop_there(tmp_path: Path) -> None:
     assert corpus.row_lengths(99).tolist() == []
 
 
+@pytest.mark.parametrize("max_tokens", [1, 3, 4, 5, 100])
+def test_batches_hold_no_more_tokens_than_asked_for_or_one_row(tmp_path: Path, max_tokens: int) -> None:
+    corpus = make_corpus(tmp_path, [even(3), even(3)], "uint16")
+    found = list(corpus.batches(1, 6, max_tokens=max_tokens))
+    assert all(b.num_tokens <= max_tokens or len(b) == 1 for b in found)
+    assert np.concatenate([b.tokens for b in found]).tolist() == corpus.gather_rows(np.arange(1, 6))[0].tolist()
+
+
 def test_windows_of_negative_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="windows of -1 tokens"):
         make_corpus(tmp_path, [even(8)], "uint16").gather_windows(np.array([3]), -1)
@@ -305,19 +478,6 @@ def test_what_a_format_says_is_checked_before_memory_is_touched(
         lying = Corpus(honest.folder, honest.manifest, Lying([even(3)], dict(change)), honest._indexes)
         with pytest.raises(DataError, match=message):
             read(lying)
-
-
-def test_runs_are_copied_from_any_memory() -> None:
-    blocks = [np.random.default_rng(i).integers(0, 256, 1000, np.uint8) for i in range(3)]
-    addresses = np.array([blocks[i % 3].__array_interface__["data"][0] + 7 * i for i in range(30)])
-    wanted = [blocks[i % 3][7 * i : 7 * i + 5] for i in range(30)]
-    assert copy_runs(addresses, 5).tolist() == np.concatenate(wanted).tolist()
-    lengths = np.arange(30) % 4
-    wanted = [blocks[i % 3][7 * i : 7 * i + i % 4] for i in range(30)]
-    assert copy_runs(addresses, lengths).tolist() == np.concatenate(wanted).tolist()
-    assert copy_runs(addresses, 0).tolist() == []
-    assert copy_runs(np.empty(0, np.int64), 5).tolist() == []
-    assert copy_runs(addresses, np.zeros(30, np.int64)).tolist() == []
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.data())

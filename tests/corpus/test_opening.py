@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tokenyard.corpus import CorpusWriter, open_corpus
+from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.errors import (
     ConfigError,
     DataError,
@@ -206,7 +207,7 @@ def test_a_folder_that_no_format_knows_says_what_it_found(tmp_path: Path) -> Non
     (tmp_path / "notes.md").touch()
     with pytest.raises(NotACorpusError, match=r"not a corpus of format npy \(found notes.md\)"):
         open_corpus(tmp_path, format="npy")
-    with pytest.raises(NotACorpusError, match=r"not a corpus of format any of mds, npy.* \(found notes.md\)"):
+    with pytest.raises(NotACorpusError, match=r"not a corpus of one of the formats mds, npy.* \(found notes.md\)"):
         open_corpus(tmp_path)
     (tmp_path / "notes.md").unlink()
     with pytest.raises(NotACorpusError, match=r"\(found no files\)"):
@@ -226,7 +227,7 @@ def test_the_format_is_checked_when_it_is_given(tmp_path: Path) -> None:
     [
         (
             {"colour": 1},
-            "open_corpus has no option colour; it has format, cache_bytes, tokens, token_dtype, fields, split",
+            "open_corpus has no option colour; it has format, read, cache_bytes, tokens, token_dtype, fields, split",
         ),
         ({"split": {"length": 1, "eos": 2}}, "split takes exactly one of 'length' and 'eos'"),
         ({"split": {}}, "split takes exactly one of 'length' and 'eos'"),
@@ -284,3 +285,21 @@ def test_a_list_of_files_in_several_formats_is_refused_and_never_read_in_part(tm
     (tmp_path / "b.jsonl").write_text('{"tokens": [1]}\n')
     with pytest.raises(DataError, match=r"b\.jsonl is not read with the other files, as format npy"):
         open_corpus([tmp_path / "a.npy", tmp_path / "b.jsonl"])
+
+
+def test_a_corpus_of_one_file_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "ids.npy", np.arange(12, dtype=np.uint16).reshape(3, 4))
+    monkeypatch.chdir(tmp_path)
+    for opened in ("ids.npy", "."):
+        corpus = open_corpus(opened)
+        assert corpus.path == Path("ids.npy")
+        assert "ids.npy" in repr(corpus)
+        with pytest.raises(IndexError, match=r"are not all within the 3 rows of ids\.npy"):
+            corpus.gather_rows(np.array([7]))
+        with pytest.raises(ConfigError, match=r"ids\.npy has rows of up to 4 tokens"):
+            TokenDataset(corpus, 2, mode="rows")
+        assert TokenDataset(corpus, 2).source_names == ("ids.npy",)
+    np.save(tmp_path / "more.npy", np.arange(12, dtype=np.uint16).reshape(3, 4))
+    for opened in (["ids.npy", "more.npy"], "."):
+        assert open_corpus(opened).path.absolute() == tmp_path
+        assert TokenDataset(opened, 2).source_names == (tmp_path.name,)

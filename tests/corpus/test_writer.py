@@ -598,3 +598,11 @@ def test_a_writer_that_is_forgotten_leaves_nothing(tmp_path: Path) -> None:
     done = run(code, tmp_path / "corpus")
     assert (done.returncode, done.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_of_another_vocabulary_are_refused_with_their_row(tmp_path: Path) -> None:
+    writer = CorpusWriter(tmp_path / "c", format="npy", schema=Schema(token_dtype="uint16", vocab_size=100))
+    batch = RowBatch.from_rows([[0, 99], [], [5, 100, 101]], Schema())
+    with pytest.raises(SchemaError, match="row 2: token id 100 is not below vocab_size 100"):
+        writer.write_batch(batch)
+    assert not (tmp_path / "c").exists()

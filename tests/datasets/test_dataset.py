@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from tests.corpora import random_rows, write_corpus
 from tokenyard.datasets.dataset import TokenDataset
+from tokenyard.datasets.mixture_dataset import MixtureDataset
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.manifest import Layout
 
@@ -314,6 +315,17 @@ def test_a_dataset_opens_a_path_and_pickles(tmp_path):
     dataset = TokenDataset(tmp_path / "c", 3)
     assert as_lists(pickle.loads(pickle.dumps(dataset))[2]) == as_lists(dataset[2])
     assert TokenDataset(str(tmp_path / "c")).seq_len == 2048
+
+
+def test_windows_over_packed_rows_are_as_long_as_these_when_nobody_says(tmp_path):
+    for first, (name, length) in enumerate((("a", 3), ("b", 3), ("c", 4))):
+        layout = Layout(kind="packed", seq_len=length)
+        write_corpus(tmp_path / name, [[first] * length] * 5, layout=layout)
+    write_corpus(tmp_path / "documents", ROWS)
+    assert TokenDataset(tmp_path / "a").seq_len == 3
+    assert TokenDataset(tmp_path / "a", seq_len=7).seq_len == 7
+    for names, expected in ((["a", "b"], 3), (["a", "c"], 2048), (["a", "documents"], 2048)):
+        assert MixtureDataset({name: tmp_path / name for name in names}).seq_len == expected
 
 
 def plain_loader(dataset, rank, **options):

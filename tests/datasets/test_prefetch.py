@@ -16,16 +16,16 @@ def test_results_come_in_order_however_long_each_takes(num_threads):
         time.sleep(0.002 * (i % 3))
         return i
 
-    assert list(in_order(work, 30, num_threads, 6)) == list(range(30))
-    assert list(in_order(work, 0, num_threads, 6)) == []
+    assert list(in_order(work, range(30), num_threads, 6)) == [(i, i) for i in range(30)]
+    assert list(in_order(work, [], num_threads, 6)) == []
     assert not loader_threads()
 
 
 def test_no_more_is_done_ahead_than_asked_for():
     done = []
-    results = in_order(lambda i: done.append(i) or i, 100, 2, 4)
+    results = in_order(lambda i: done.append(i) or i, range(100), 2, 4)
     for taken in range(5):
-        assert next(results) == taken
+        assert next(results) == (taken, taken)
         deadline = time.monotonic() + 10
         while len(done) < taken + 5 and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -41,7 +41,7 @@ def test_leaving_early_ends_the_threads_at_once():
         begun.set()
         return i
 
-    for result in in_order(work, 10**9, 4, 16):
+    for _, result in in_order(work, range(10**9), 4, 16):
         if result == 3:
             break
     assert begun.is_set()
@@ -55,8 +55,8 @@ def test_an_exception_arrives_at_its_place_with_its_cause(num_threads):
             raise KeyError("third") from OSError("disk")
         return i
 
-    results = in_order(work, 10, num_threads, 8)
-    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    results = in_order(work, range(10), num_threads, 8)
+    assert [next(results) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
     with pytest.raises(KeyError, match="third") as caught:
         next(results)
     assert isinstance(caught.value.__cause__, OSError)
@@ -65,6 +65,19 @@ def test_an_exception_arrives_at_its_place_with_its_cause(num_threads):
 
 def test_without_threads_nothing_is_done_before_it_is_asked_for():
     done = []
-    results = in_order(lambda i: done.append(i), 5, 0, 0)
+    results = in_order(lambda i: done.append(i), range(5), 0, 0)
     next(results)
     assert done == [0]
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_an_exception_of_the_requests_comes_after_the_results_before_it(num_threads):
+    def requests():
+        yield from range(3)
+        raise KeyError("no more")
+
+    results = in_order(str, requests(), num_threads, 8)
+    assert [next(results) for _ in range(3)] == [(0, "0"), (1, "1"), (2, "2")]
+    with pytest.raises(KeyError, match="no more"):
+        next(results)
+    assert not loader_threads()

@@ -21,7 +21,7 @@ def make(
 ) -> Path:
     """A tar of these members; a TarInfo is a member of another kind, without data."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, mode, format=format) as archive:  # type: ignore[call-overload]
+    with tarfile.open(path, mode, format=format) as archive:
         for name, data in members.items():
             if isinstance(data, tarfile.TarInfo):
                 archive.addfile(data)

@@ -3,8 +3,19 @@
 import gc
 import os
 import weakref
+from pathlib import Path
 
-from tokenyard.formats.shared.blocks import Recent
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenyard.formats.registry import get_format
+from tokenyard.formats.shared import blocks
+from tokenyard.formats.shared.blocks import Recent, cut_batches
+from tokenyard.rows import RowBatch, offsets_of
+from tokenyard.storage import Folder
+from tokenyard.testing.samples import FIELD_TYPES, field_batch
 
 
 class Owner:
@@ -64,3 +75,32 @@ def test_a_child_process_begins_with_nothing() -> None:
     recent._lock.release()
     assert os.waitpid(child, 0)[1] == 0
     assert recent.take(owner, 0) == 1
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=4), st.integers(1, 4), st.integers(1, 12))
+def test_cut_batches_hold_the_same_rows_within_their_bounds(lengths: list[list[int]], rows: int, tokens: int) -> None:
+    batches = [RowBatch(tokens=np.arange(sum(n), dtype=np.uint16), offsets=offsets_of(n), fields={}) for n in lengths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "PIECE_ROWS", rows)
+        patch.setattr(blocks, "PIECE_TOKENS", tokens)
+        cut = list(cut_batches(batches))
+    assert all(1 <= len(b) <= rows and (b.num_tokens <= tokens or len(b) == 1) for b in cut)
+    found = [b.row(i)["tokens"].tolist() for b in cut for i in range(len(b))]
+    assert found == [b.row(i)["tokens"].tolist() for b in batches for i in range(len(b))]
+
+
+@pytest.mark.parametrize("format", ["mds", "webdataset"])
+@pytest.mark.parametrize("kind", FIELD_TYPES)
+def test_a_shard_has_the_same_bytes_in_whatever_pieces_it_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, kind: str
+) -> None:
+    schema, batch = field_batch(kind)
+    writer = get_format(format)
+    made = set()
+    for rows, tokens in ((4096, 1 << 20), (1, 1), (3, 2), (4096, 5)):
+        monkeypatch.setattr(blocks, "PIECE_ROWS", rows)
+        monkeypatch.setattr(blocks, "PIECE_TOKENS", tokens)
+        folder = Folder(tmp_path / f"{rows}-{tokens}")
+        written = writer.write_shard(folder, "shard-00000", [batch], schema, writer.options())
+        made.add((folder.read(written.files[0].name), written.index.to_bytes()))
+    assert len(made) == 1

@@ -57,23 +57,6 @@ def test_items_of_rows_that_lie_apart_are_joined() -> None:
     assert extents.items(2, 3).tolist() == [0x0403]
 
 
-@pytest.mark.parametrize(
-    ("starts", "lengths", "shape"),
-    [
-        ([], [], None),
-        ([3], [2], (0, 2)),
-        ([0, 4, 8], [2, 2, 2], (4, 2)),
-        ([0, 5, 10], [2, 2, 2], (5, 2)),
-        ([0, 4, 9], [2, 2, 2], None),
-        ([0, 4, 8], [2, 2, 1], None),
-    ],
-)
-def test_rows_of_one_length_and_distance_have_a_shape(
-    starts: list[int], lengths: list[int], shape: tuple[int, int] | None
-) -> None:
-    assert table(starts, lengths).regular_shape == shape
-
-
 def test_a_map_costs_no_more_than_the_places_of_its_rows() -> None:
     assert table([0, 2], [1, 1]).memory_bytes == 32
     assert table([0, 2], [1, 1], mapped=False).memory_bytes == 48

@@ -192,8 +192,21 @@ def test_keys_become_fields_that_allow_nulls(tmp_path: Path) -> None:
         b'{"toke\\u006es": [1, 2]}\n{"tokens": []}\n{"tokens": [3]}\n',
         b'{"n": {"tokens": [9]}, "tokens": [1, 2]}\n{"n": {"tokens": [9]}, "tokens": []}\n{"tokens": [3]}\n',
         b'{"n": "\\"tokens\\": [9]", "tokens": [1, 2]}\n{"tokens": [], "n": "tokens"}\n{"tokens": [3]}\n',
+        b'{"tokens": [1, 2]}\n{"n": {"tokens": [9]}, "toke\\u006es": []}\n{"tokens": [3]}\n',
+        b'{"tokens": [1, 2]}\n{"\\"tokens": [9], "toke\\u006es": []}\n{"tokens": [3]}\n',
     ],
-    ids=["byte order mark", "CRLF", "no last newline", "blank lines", "spaces", "escaped key", "nested key", "text"],
+    ids=[
+        "byte order mark",
+        "CRLF",
+        "no last newline",
+        "blank lines",
+        "spaces",
+        "escaped key",
+        "nested key",
+        "text",
+        "escaped key after a nested one",
+        "escaped key after one that ends with its name",
+    ],
 )
 def test_lines_of_any_look_give_the_same_rows(tmp_path: Path, lines: bytes) -> None:
     assert tokens_of(open_(write_lines(tmp_path / "a.jsonl", lines), fields=[])) == [[1, 2], [], [3]]
@@ -240,6 +253,15 @@ IDS = r"token ids are whole numbers 0 \.\. 4294967295"
         ('{"n": 1}', r"line 3: no key 'tokens'; it has 'n'\. Every row needs its tokens"),
         ('{"tokens": [1], "tokens": [2]}', r"line 3: an object with the key 'tokens' twice"),
         ('{"tokens": [1], "n": 1, "n": 2}', r"line 3: an object with the key 'n' twice"),
+        (
+            '{"n": {"tokens": [9]}, "tokens": [-9007199254740993]}',
+            r"line 3: 'tokens'\[0\] is -9007199254740993; " + IDS,
+        ),
+        (
+            '{"n": {"tokens": [9]}, "toke\\u006es": [-9007199254740993]}',
+            r"line 3: 'tokens'\[0\] is -9007199254740993; " + IDS,
+        ),
+        ('{"tokens": [1, 2, 3], "n": }', r"line 3: no whole JSON object \(Expecting value, character 27\)"),
         ('{"tokens": [01]}', r"line 3: no whole JSON object \(.*\) on the line"),
         ('{"tokens": [1,]}', r"line 3: no whole JSON object"),
         ('{"tokens": [1 2]}', r"line 3: no whole JSON object"),
@@ -366,3 +388,16 @@ def test_a_block_half_walked_goes_with_its_corpus(tmp_path: Path) -> None:
     del corpus
     gc.collect()
     assert reader() is None
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + 400 * "0" + ".5"])
+def test_a_number_past_float64_is_refused_and_never_made_infinite(tmp_path: Path, number: str) -> None:
+    file = write_lines(tmp_path / "a.jsonl", ['{"tokens": [1], "x": 0.5}', f'{{"tokens": [1], "x": {number}}}'])
+    with pytest.raises(DataError, match=r"the number .* is past float64"):
+        open_(file)
+
+
+def test_a_whole_number_past_float64_is_refused_among_floats(tmp_path: Path) -> None:
+    lines = ['{"tokens": [1], "x": 0.5}', f'{{"tokens": [1], "x": {10**400}}}']
+    with pytest.raises(DataError, match=r"'x'.*past 64 bits"):
+        open_(write_lines(tmp_path / "a.jsonl", lines))

@@ -275,5 +275,5 @@ def test_leaving_after_one_batch_ends_the_process_each_time(tmp_path: Path) -> N
     write(tmp_path / "c", rows([20] * 400), row_group_rows=80)
     for _ in range(5):
         command = [sys.executable, "-c", LEAVE_IN_MID_FILE, str(tmp_path / "c")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "80\n", "")

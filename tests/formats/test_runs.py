@@ -47,6 +47,5 @@ def test_parts_are_put_together_row_by_row(rows: int, ragged: bool) -> None:
         for row in range(rows)
         for v, n in zip(values, counts, strict=True)
     )
-    out = np.zeros(len(expected), np.uint8)
-    runs.interleave([(v, n * v.itemsize) for v, n in zip(values, counts, strict=True)], out)
-    assert out.tobytes() == expected
+    found = runs.interleave([(v, n * v.itemsize) for v, n in zip(values, counts, strict=True)])
+    assert found.tobytes() == expected

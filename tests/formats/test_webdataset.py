@@ -15,8 +15,8 @@ import pytest
 from tokenyard import Corpus, CorpusWriter, Schema, open_corpus
 from tokenyard.digest import digest_of
 from tokenyard.errors import ConfigError, SchemaError
-from tokenyard.formats import webdataset
 from tokenyard.formats.npy.header import read_header, write_header
+from tokenyard.formats.shared import blocks
 from tokenyard.formats.webdataset import FORMAT, tar
 from tokenyard.formats.webdataset import encoding as tar_encode
 from tokenyard.rows import RowBatch
@@ -112,7 +112,7 @@ def test_equal_rows_give_equal_bytes_however_they_were_handed_over(
     options = FORMAT.options({"compression": compression})
     made = []
     for name, cuts, piece in (("one", [0, 7], 4096), ("many", [0, 1, 3, 7], 4096), ("pieces", [0, 7], 2)):
-        monkeypatch.setattr(webdataset, "_PIECE_ROWS", piece)
+        monkeypatch.setattr(blocks, "PIECE_ROWS", piece)
         batches = [batch.slice(a, b) for a, b in pairwise(cuts)]
         written = FORMAT.write_shard(Folder(tmp_path / name), "s-7", batches, schema, options)
         made.append(((tmp_path / name / written.files[0].name).read_bytes(), written.index.to_bytes()))

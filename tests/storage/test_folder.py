@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tokenyard.errors import DataError, StorageError
-from tokenyard.storage import Folder, checksum, remove_tree, storage_error
+from tokenyard.storage import Folder, checksum, folder, remove_tree, storage_error, writeback
 
 
 def make(folder: Path, *names: str) -> None:
@@ -131,7 +131,7 @@ def test_more_files_can_be_mapped_than_may_be_open(tmp_path: Path) -> None:
         "maps = [folder.map(str(i)) for i in range(100)]\n"
         "assert [int(m[0]) for m in maps] == list(range(100))\n"
     )
-    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, timeout=200)
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -149,6 +149,27 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         raise ZeroDivisionError
     assert folder.list() == ["file"]
     assert list((tmp_path / ".tokenyard/tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_file_is_the_same_however_it_is_cut_and_whatever_the_system_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool
+) -> None:
+    monkeypatch.setattr(folder, "_WRITE_BYTES", 7)
+    monkeypatch.setattr(folder, "_WRITEBACK_BYTES", 20)
+    if not has_call:
+        monkeypatch.setattr(writeback, "_call", None)
+    data = np.random.default_rng(0).integers(0, 256, 1000, dtype=np.uint8).tobytes()
+    with Folder(tmp_path).publish("x") as file:
+        for start, stop in ((0, 0), (0, 3), (3, 3), (3, 500), (500, 1000)):
+            assert file.write(data[start:stop]) == stop - start
+            assert file.tell() == stop
+    assert (tmp_path / "x").read_bytes() == data
+    assert (file.info.bytes, file.info.checksum) == (1000, checksum(data))
+
+
+def test_what_can_not_be_told_to_the_system_is_no_error() -> None:
+    writeback.begin_writeback(-1, 0, 10)
 
 
 def test_a_file_with_the_longest_name_there_is_can_be_published(tmp_path: Path) -> None:
@@ -192,7 +213,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
         "    print(e)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path], check=True, timeout=60, capture_output=True, text=True
+        [sys.executable, "-c", code, tmp_path], check=True, timeout=200, capture_output=True, text=True
     )
     assert "the file is larger than this system or its limits allow; use smaller shards" in done.stdout
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []

@@ -9,6 +9,15 @@ import pytest
 from tests import real_data
 from tokenyard.converters.engines import TokenizerSpec, load_tokenizer
 
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory, monkeypatch):
+    """A user's cache of their own, for each test."""
+    folder = tmp_path_factory.mktemp("user-cache")
+    monkeypatch.setenv("TOKENYARD_CACHE", str(folder))
+    return folder
+
+
 LOAD = {
     "gpt2": lambda: load_tokenizer(real_data.gpt2_json(), eos_token="<|endoftext|>"),
     "anthropic": lambda: load_tokenizer(real_data.anthropic_json()),

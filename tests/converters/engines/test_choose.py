@@ -1,8 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tokenyard.converters.engines import agree, build_engine, build_truth, canary, choose, choose_engine
+from tokenyard.converters.engines import (
+    TokenizerSpec,
+    agree,
+    build_engine,
+    build_truth,
+    canary,
+    choose,
+    choose_engine,
+)
 from tokenyard.converters.engines.base import Encoded, from_lists
+from tokenyard.converters.engines.spec import BackendTokenizer
 from tokenyard.errors import UnknownTokenizerError, VerificationError
 
 
@@ -130,3 +141,10 @@ def test_lengths_that_differ_are_a_disagreement_too(gpt2):
 
     found = agree(Empty(), build_truth(gpt2), ["", "a"])
     assert str(found) == "fastokens encodes 'a' to [], transformers to [64]"
+
+
+def test_workers_get_no_transformers_where_the_tokenizer_json_alone_gives_the_same(specs, monkeypatch):
+    assert isinstance(choose_engine(specs["gpt2"], "transformers").spec.tokenizer, BackendTokenizer)
+    other = BackendTokenizer(json=specs["minilm"].json, bos_token=None, eos_token=None)
+    monkeypatch.setattr(TokenizerSpec, "without_transformers", lambda spec: replace(spec, tokenizer=other))
+    assert choose_engine(specs["deepseek"], "transformers").spec is specs["deepseek"]

@@ -96,7 +96,7 @@ def test_an_engine_that_is_not_installed_says_what_to_install(gpt2, monkeypatch,
 
 def test_names_and_policies_that_do_not_exist_are_refused(gpt2):
     with pytest.raises(
-        ConfigError, match="engine: expected one of gigatoken, fastokens, transformers; found 'tiktoken'"
+        ConfigError, match="engine: expected one of auto, gigatoken, fastokens, transformers; found 'tiktoken'"
     ):
         build_engine("tiktoken", gpt2)
     with pytest.raises(ConfigError, match="special_text: expected one of encode, plain; found 'drop'"):

@@ -36,6 +36,48 @@ def test_a_tokenizer_json_has_no_eos_unless_one_is_named(gpt2):
     assert gpt2.special_tokens == ("<|endoftext|>",)
 
 
+def run(code, *arguments):
+    """What a Python process of its own prints."""
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_file_is_loaded_without_torch():
+    code = (
+        "import sys; from tokenyard.converters.engines import load_tokenizer; load_tokenizer(sys.argv[1]); "
+        "print('transformers' in sys.modules, 'torch' in sys.modules)"
+    )
+    assert run(code, str(real_data.gpt2_json())).split() == ["True", "False"]
+
+
+def test_a_spec_for_workers_gives_the_same_ids_in_a_process_without_transformers(gpt2, tmp_path):
+    texts = ["Hello world", "日本語 and 😀<|endoftext|>\r\n", "x" * 5000, ""]
+    (tmp_path / "spec.pickle").write_bytes(pickle.dumps(gpt2.without_transformers()))
+    code = (
+        "import json, pickle, sys; from pathlib import Path; from tokenyard.converters import engines; "
+        "spec = pickle.loads(Path(sys.argv[1]).read_bytes()); truth = engines.build_truth(spec, sys.argv[2]); "
+        "rule = engines.derive_cut_rule(spec, truth); "
+        "print(truth.encode_batch(json.loads(sys.argv[3])).ids.tolist(), rule.resume('one two', 3), "
+        "truth.uses_backend, 'transformers' in sys.modules, sep='|')"
+    )
+    for policy in ("encode", "plain"):
+        expected = build_truth(gpt2, policy).encode_batch(texts).ids.tolist()
+        found = run(code, str(tmp_path / "spec.pickle"), policy, json.dumps(texts)).strip()
+        assert found == f"{expected}|3|True|False"
+
+
+def test_every_process_makes_the_backend_anew_of_the_text_that_was_held_to_the_truth(gpt2):
+    spec = gpt2.without_transformers()
+    before = pickle.dumps(spec)
+    ids = build_truth(spec, "encode").encode_batch(["Hello world"]).ids.tolist()
+    assert pickle.dumps(spec) == before
+    assert build_truth(pickle.loads(before), "encode").encode_batch(["Hello world"]).ids.tolist() == ids
+
+
+def test_a_slow_tokenizer_has_no_spec_without_transformers(slow):
+    with pytest.raises(ValueError, match="slow tokenizer, which has no backend"):
+        slow.without_transformers()
+
+
 def test_a_token_that_is_not_there_is_refused_and_never_added():
     with pytest.raises(UnknownTokenizerError, match=r"eos_token '<eos>' is not in its vocabulary of 50257"):
         load_tokenizer(real_data.gpt2_json(), eos_token="<eos>")

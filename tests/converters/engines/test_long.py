@@ -1,8 +1,13 @@
 import random
+import re
 import tracemalloc
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import real_data
 from tokenyard.converters.engines import (
@@ -115,6 +120,14 @@ def test_text_that_spells_special_tokens_is_counted_longest_first(specs):
     assert dict(finder.count("[CLS] a [SEP][SEP] [cls] [CL")) == {"[CLS]": 1, "[SEP]": 2}
     assert dict(finder.count("nothing here")) == {}
     assert dict(SpecialTextFinder(specs["gpt2"]).count("a<|endoftext|>")) == {"<|endoftext|>": 1}
+
+
+@given(tokens=st.sets(st.text("<|ab>", min_size=1, max_size=5), max_size=5), text=st.text("<|ab>", max_size=40))
+def test_special_text_is_found_as_it_is_without_the_quick_look(specs, tokens, text):
+    finder = SpecialTextFinder(replace(specs["gpt2"], special_tokens=tuple(tokens)))
+    longest_first = sorted(tokens, key=lambda token: (-len(token), token))
+    expected = Counter(re.findall("|".join(map(re.escape, longest_first)), text)) if tokens else Counter()
+    assert finder.count(text) == expected
 
 
 def test_a_tokenizer_without_special_tokens_finds_none():

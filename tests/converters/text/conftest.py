@@ -15,8 +15,8 @@ def read() -> Read:
     """Plan and read inputs; keyword arguments are options."""
 
     def read_all(inputs: object, **options: object) -> list[Document | BadRecord]:
-        checked = TextOptions(**options)  # type: ignore[arg-type]
-        splits = plan_texts(inputs, checked).splits  # type: ignore[arg-type]
+        checked = TextOptions(**options)
+        splits = plan_texts(inputs, checked).splits
         return [record for split in splits for record in read_split(split, checked)]
 
     return read_all

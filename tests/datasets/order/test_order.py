@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,23 @@ from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokenyard.datasets import order as order_module
-from tokenyard.datasets import pages, permutation
-from tokenyard.datasets.order import Order, Shuffle, key, perm, place, resolve, splitmix, tail_positions, walk
-from tokenyard.datasets.permutation import perm_inverse
-from tokenyard.datasets.table_cache import TABLES, TableCache
+from tests.datasets.order.slow_order import slow_epoch, slow_hash, slow_key, slow_perm, slow_walk
+from tokenyard.datasets.order import (
+    Order,
+    Shuffle,
+    key,
+    pages,
+    perm,
+    permutation,
+    place,
+    resolve,
+    splitmix,
+    tail_positions,
+    walk,
+)
+from tokenyard.datasets.order import order as order_module
+from tokenyard.datasets.order.permutation import perm_inverse, perm_inverses
+from tokenyard.datasets.order.table_cache import TABLES, TableCache
 from tokenyard.errors import ConfigError, TokenyardError
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_order.json").read_text())
@@ -36,71 +47,6 @@ def global_order(seed: int) -> Order:
     return Order(shuffle="global", seed=seed, block_samples=1024, window_blocks=64, lanes=1)
 
 
-# The specification read word by word, in Python integers and lists.
-
-
-def slow_hash(k: int, i: int) -> int:
-    z = (k + (i + 1) * 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-@cache
-def slow_table(n: int, k: int) -> list[int]:
-    return sorted(range(n), key=lambda i: slow_hash(k, i))
-
-
-def slow_perm(n: int, k: int, x: int, table_limit: int = 2**20) -> int:
-    if n <= table_limit:
-        return slow_table(n, k)[x]
-    bits = (n - 1).bit_length()
-    a = bits // 2
-    c = bits - a
-    while True:
-        for r in range(6):
-            left, right = x >> c, x % 2**c
-            x = (right << a) | (left ^ (slow_hash(slow_hash(k, r), right) % 2**a))
-            a, c = c, a
-        if x < n:
-            return x
-
-
-def slow_key(seed: int, epoch: int, t: int, i: int) -> int:
-    numbers = b"".join(number.to_bytes(8, "little") for number in (seed, epoch, t, i))
-    return int.from_bytes(blake3(b"tokenyard/order/1\0" + numbers).digest()[:8], "little")
-
-
-def slow_epoch(order: Order, num_samples: int, epoch: int, table_limit: int = 2**20) -> list[int]:
-    """All samples of an epoch: the order blocks laid out in their new order, then each window permuted."""
-    samples = range(num_samples)
-    if order.shuffle == "none":
-        return list(samples)
-    if order.shuffle == "global":
-        k = slow_key(order.seed, epoch, 2, 0)
-        return [slow_perm(num_samples, k, x, table_limit) for x in samples]
-    size = order.block_samples
-    num_blocks = -(-num_samples // size)
-    blocks_key = slow_key(order.seed, epoch, 0, 0)
-    sigma = [slow_perm(num_blocks, blocks_key, x, table_limit) for x in range(num_blocks)]
-    laid_out = [sample for block in sigma for sample in samples[block * size : (block + 1) * size]]
-    window_size = order.window_blocks * size
-    out = []
-    for w in range(-(-num_samples // window_size)):
-        window = laid_out[w * window_size : (w + 1) * window_size]
-        k = slow_key(order.seed, epoch, 1, w)
-        out += [window[slow_perm(len(window), k, x, table_limit)] for x in range(len(window))]
-    return out
-
-
-def slow_walk(num_samples: int, global_batch_size: int, lanes: int, step: int) -> list[int]:
-    """The positions of a global batch: from each lane the next few."""
-    num_steps = num_samples // global_batch_size
-    per_lane = global_batch_size // lanes
-    lane_positions = num_steps * per_lane
-    return [lane * lane_positions + step * per_lane + nth for lane in range(lanes) for nth in range(per_lane)]
-
-
 @pytest.fixture(params=[4, 2**20], ids=["networks", "tables"])
 def table_limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Small sizes take either way of permuting: by tables, or by Feistel networks with pages of a few samples."""
@@ -108,8 +54,10 @@ def table_limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pages, "TABLE_LIMIT", request.param)
     monkeypatch.setattr(pages, "_PAGE_SIZE", 8)
     order_module._placement.cache_clear()
+    order_module._permutation.cache_clear()
     yield request.param
     order_module._placement.cache_clear()
+    order_module._permutation.cache_clear()
 
 
 orders = st.builds(
@@ -199,6 +147,12 @@ class TestPermutation:
     def test_the_inverse_leads_back(self, n: int, k: int, data: st.DataObject) -> None:
         y = data.draw(st.integers(0, n - 1))
         assert perm(n, k, np.array([perm_inverse(n, k, y)])).tolist() == [y]
+
+    @given(n=st.sampled_from([1, 9, 1000, 2**20, 2**20 + 1, 2**33 - 5, 2**62 - 1]), k=st.integers(0, MASK))
+    @settings(deadline=None, max_examples=30)
+    def test_the_inverse_of_many_leads_back(self, n: int, k: int) -> None:
+        y = np.random.default_rng(k).integers(0, n, (3, 50))
+        assert np.array_equal(perm(n, k, perm_inverses(n, k, y)), y)
 
     def test_a_call_larger_than_what_is_worked_on_at_once_is_the_same_in_pieces(self) -> None:
         x = np.arange(150_000)
@@ -362,7 +316,7 @@ class TestPlace:
             (lambda o: place(o, 0, 0, np.array([0])), r"positions: expected integers in \[0, 0\)"),
             (lambda o: place(o, -1, 0, np.array([0])), "num_samples: expected an int from 0 to .*, found -1"),
             (lambda o: place(o, 10, -1, np.array([0])), "epoch: expected an int from 0 to .*, found -1"),
-            (lambda o: place(o, 10.0, 0, np.array([0])), "num_samples: .* found 10.0 of type float; pass a plain int"),  # type: ignore[arg-type]
+            (lambda o: place(o, 10.0, 0, np.array([0])), "num_samples: .* found 10.0 of type float; pass a plain int"),
         ],
     )
     def test_numbers_out_of_range_are_refused(self, call: Callable[[Order], object], message: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenyard.datasets.order import Order, place
-from tokenyard.datasets.table_cache import TABLES, TableCache
+from tokenyard.datasets.order.table_cache import TABLES, TableCache
 
 
 class Squares:

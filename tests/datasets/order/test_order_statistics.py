@@ -5,6 +5,7 @@ honest shuffles happens about once in two million trials, and seeds are fixed: a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tokenyard.datasets.order import key, perm, place, resolve
+from tokenyard.datasets.order import Order, Shuffle, key, perm, place, resolve, walk
 
 LARGE = 2**20 + 7
 Array = NDArray[Any]
@@ -42,6 +43,10 @@ def distance_moved(samples: Array, n: int) -> Array:
 
 def ascents(samples: Array, n: int) -> Array:
     return np.asarray((np.diff(samples, axis=1) > 0).mean(axis=1))
+
+
+def near_neighbours(samples: Array, n: int) -> Array:
+    return np.asarray((np.abs(np.diff(samples, axis=1)) < n / 100).mean(axis=1))
 
 
 def low_bit_repeats(samples: Array, n: int) -> Array:
@@ -74,7 +79,9 @@ def test_samples_that_share_half_their_bits_are_as_independent_as_numpys(distanc
     assert_alike(correlation(a, LARGE, distance), correlation(b, LARGE, distance))
 
 
-@pytest.mark.parametrize("statistic", [distance_moved, ascents, low_bit_repeats], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "statistic", [distance_moved, near_neighbours, ascents, low_bit_repeats], ids=lambda s: s.__name__
+)
 def test_a_statistic_of_permutations_is_that_of_numpys(both: tuple[int, Array, Array], statistic: Statistic) -> None:
     n, a, b = both
     assert_alike(statistic(a, n), statistic(b, n))
@@ -110,6 +117,13 @@ def test_first_positions_over_seeds_are_even() -> None:
         assert ((counts - 200) ** 2 / 200).sum() < 99 + 5 * 14.1
 
 
+def test_first_positions_of_a_network_over_seeds_are_even() -> None:
+    first = np.array([perm(LARGE, key(seed, 0, 0, 0), np.arange(3)) for seed in range(4_000)])
+    for position in range(3):
+        counts = np.bincount(first[:, position] * 100 // LARGE, minlength=100)
+        assert ((counts - 40) ** 2 / 40).sum() < 99 + 5 * 14.1
+
+
 @pytest.mark.parametrize("n", [1000, LARGE])
 def test_keys_of_neighbouring_epochs_share_nothing(n: int) -> None:
     positions = np.arange(1000)
@@ -130,3 +144,84 @@ def test_block_shuffle_spreads_global_batches_over_the_corpus_as_a_full_shuffle_
     # A batch of 512 single samples has a mean that varies by sqrt(1/12/512); one of 64 order blocks by sqrt(1/12/64).
     assert means["global"].std() == pytest.approx((1 / 12 / 512) ** 0.5, rel=0.1)
     assert means["block"].std() == pytest.approx((1 / 12 / 64) ** 0.5, rel=0.2)
+
+
+def placed(order: Order, n: int, num_seen: int, num_seeds: int, lanes: int = 1) -> Array:
+    """Samples in the order in which an epoch gives them, one epoch a seed."""
+    size = 16 * lanes
+    steps = [walk(n, size, lanes, step, np.arange(size)) for step in range(num_seen // size)]
+    positions = np.concatenate(steps)
+    return np.array([place(replace(order, seed=seed, lanes=lanes), n, 0, positions) for seed in range(num_seeds)])
+
+
+def numpys_blocks(order: Order, n: int, num_seen: int, num_seeds: int, lanes: int = 1) -> Array:
+    """The same by NumPy's shuffle: of the blocks, then of each window."""
+    size, unit = 16 * lanes, order.block_samples * order.window_blocks
+    positions = np.concatenate([walk(n, size, lanes, step, np.arange(size)) for step in range(num_seen // size)])
+    found = []
+    for seed in range(num_seeds):
+        rng = np.random.default_rng(seed)
+        if order.shuffle == "global":
+            found.append(rng.permutation(n)[positions])
+            continue
+        blocks = rng.permutation(-(-n // order.block_samples))
+        laid_out = (blocks[:, None] * order.block_samples + np.arange(order.block_samples)).ravel()
+        laid_out = laid_out[laid_out < n]
+        for start in range(0, int(positions.max()) + 1, unit):
+            rng.shuffle(laid_out[start : start + unit])
+        found.append(laid_out[positions])
+    return np.array(found)
+
+
+PLACEMENTS = {
+    "global, table": (Order(shuffle="global", seed=0, block_samples=1, window_blocks=1, lanes=1), 1000, 992, 300, 1),
+    "global, network": (Order(shuffle="global", seed=0, block_samples=1, window_blocks=1, lanes=1), LARGE, 4096, 40, 1),
+    "block": (Order(shuffle="block", seed=0, block_samples=20, window_blocks=8, lanes=1), 7993, 7984, 200, 1),
+    "block, lanes": (Order(shuffle="block", seed=0, block_samples=20, window_blocks=2, lanes=1), 7993, 7936, 200, 8),
+    "block, network": (Order(shuffle="block", seed=0, block_samples=512, window_blocks=2100, lanes=1), 1_500_000,
+                       4096, 40, 1),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=PLACEMENTS.values(), ids=PLACEMENTS)
+def both_placed(request: pytest.FixtureRequest) -> tuple[int, Array, Array]:
+    return request.param[1], placed(*request.param), numpys_blocks(*request.param)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 16, 160, 500])
+def test_samples_of_an_epoch_are_as_independent_as_if_numpy_had_shuffled(
+    both_placed: tuple[int, Array, Array], distance: int
+) -> None:
+    n, a, b = both_placed
+    assert_alike(correlation(a, n, distance), correlation(b, n, distance))
+
+
+@pytest.mark.parametrize(
+    "statistic", [distance_moved, near_neighbours, ascents, low_bit_repeats], ids=lambda s: s.__name__
+)
+def test_a_statistic_of_epochs_is_that_of_numpys_shuffle(
+    both_placed: tuple[int, Array, Array], statistic: Statistic
+) -> None:
+    n, a, b = both_placed
+    assert_alike(statistic(a, n), statistic(b, n))
+
+
+@pytest.mark.parametrize("shuffle", ["global", "block"])
+def test_no_position_of_an_epoch_prefers_a_part_of_the_corpus(shuffle: Shuffle) -> None:
+    # One position in each tenth of the epoch: over seeds its samples are independent, order blocks or not.
+    n, positions = 7993, np.arange(10) * 799 + 400
+    order = Order(shuffle=shuffle, seed=0, block_samples=20, window_blocks=8, lanes=1)
+    samples = np.array([place(replace(order, seed=seed), n, 0, positions) for seed in range(1500)])
+    # 90 degrees of freedom: each position's counts sum to the number of seeds.
+    assert chi_square(samples, n) < 90 + 5 * 13.4
+    assert abs(samples.mean() / n - 0.5) < 5 * (1 / 12 / samples.size) ** 0.5
+
+
+def test_epochs_of_block_shuffle_share_nothing_with_the_one_before() -> None:
+    n, positions = 8000, np.arange(8000)
+    order = Order(shuffle="block", seed=3, block_samples=20, window_blocks=8, lanes=1)
+    epochs = [place(order, n, epoch, positions) / n - 0.5 for epoch in range(60)]
+    products = np.array([(a * b).mean() for a, b in pairwise(epochs)])
+    # The mean of 8 order blocks, a window, has a variance of 1/12/8; so has the product of two, as a deviation.
+    assert np.abs(products).max() < 5 / 12 / 8 / np.sqrt(50)
+    assert abs(products.mean()) < 5 * products.std() / np.sqrt(products.size)

@@ -1,14 +1,17 @@
 """Ranks share every global batch: disjoint, complete, equally, at the same number of steps."""
 
-from collections.abc import Callable
+from math import gcd
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from tokenyard.datasets.order import walk
-from tokenyard.datasets.partition import Partition, num_steps, step_positions
+from tests.datasets.order.plans import segment
+from tokenyard.datasets.order import place, walk
+from tokenyard.datasets.order.partition import Partition, num_steps
+from tokenyard.datasets.order.plan import Plan
 from tokenyard.errors import ConfigError
 
 
@@ -22,6 +25,13 @@ def ranks_of(world_size: int, global_batch_size: int, micro_batch_size: int = 1)
         )
         for rank in range(world_size)
     ]
+
+
+def drawn(plan: Plan, step: int, rank: Partition) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The samples that a rank takes at a step, and which of them are padding."""
+    draws = plan.draws(step, 1, rank.slots)
+    is_padding = np.zeros(rank.slots.shape, np.bool_) if draws.is_padding is None else draws.is_padding[0]
+    return draws.sample_ids[0], is_padding
 
 
 sizes = st.tuples(st.integers(1, 24), st.integers(1, 6), st.integers(1, 4))
@@ -92,88 +102,59 @@ class TestNumSteps:
 
     def test_another_last_batch_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="last_batch: expected one of drop, pad, found 'keep'"):
-            num_steps(10, 8, "keep")  # type: ignore[arg-type]
+            num_steps(10, 8, "keep")
 
 
-class TestStepPositions:
-    @given(sizes, st.integers(0, 300), st.integers(1, 8))
+class TestStepsOfRanks:
+    """What a plan gives to the slots of each rank."""
+
+    @given(sizes, st.integers(1, 300), st.integers(1, 8))
     @settings(deadline=None)
-    def test_padded_epochs_count_every_position_once(
+    def test_padded_epochs_count_every_sample_once(
         self, sizes: tuple[int, int, int], num_samples: int, lanes: int
     ) -> None:
         world_size, num_micro_batches, micro_batch_size = sizes
         size = world_size * num_micro_batches * micro_batch_size
-        lanes = np.gcd(size, lanes).item()
+        plan = Plan([segment(num_samples, size=size, lanes=gcd(size, lanes), last_batch="pad")])
         counted: list[int] = []
         for step in range(num_steps(num_samples, size, "pad")):
-            parts = [
-                step_positions(rank, num_samples=num_samples, lanes=lanes, last_batch="pad", step=step)
-                for rank in ranks_of(world_size, size, micro_batch_size)
-            ]
-            for part in parts:
-                assert part.positions.shape == part.is_padding.shape == (num_micro_batches, micro_batch_size)
-                counted += part.positions[~part.is_padding].tolist()
-            real = {p for part in parts for p in part.positions[~part.is_padding].tolist()}
-            assert {p for part in parts for p in part.positions.ravel().tolist()} == real
+            real: set[int] = set()
+            taken: set[int] = set()
+            for rank in ranks_of(world_size, size, micro_batch_size):
+                samples, is_padding = drawn(plan, step, rank)
+                assert samples.shape == is_padding.shape == (num_micro_batches, micro_batch_size)
+                counted += samples[~is_padding].tolist()
+                real.update(samples[~is_padding].tolist())
+                taken.update(samples.ravel().tolist())
+            assert taken == real
         assert sorted(counted) == list(range(num_samples))
 
     @pytest.mark.parametrize("last_batch", ["drop", "pad"])
     @pytest.mark.parametrize("step", [0, 3, 12])
     def test_the_global_batch_is_the_same_at_any_world_size(self, last_batch: str, step: int) -> None:
         num_samples = 13 * 48 if last_batch == "drop" else 12 * 48 + 5
+        plan = Plan([segment(num_samples, size=48, lanes=16, last_batch=last_batch)])
         batches = set()
         for world_size in (1, 2, 3, 4, 6, 8, 12, 16, 24, 48):
-            parts = [
-                step_positions(rank, num_samples=num_samples, lanes=16, last_batch=last_batch, step=step)  # type: ignore[arg-type]
-                for rank in ranks_of(world_size, 48)
-            ]
-            batches.add(
-                (
-                    tuple(np.concatenate([part.positions.ravel() for part in parts]).tolist()),
-                    tuple(np.concatenate([part.is_padding.ravel() for part in parts]).tolist()),
-                )
-            )
+            parts = [drawn(plan, step, rank) for rank in ranks_of(world_size, 48)]
+            batches.add(tuple(tuple(np.concatenate(part, axis=None).tolist()) for part in zip(*parts, strict=True)))
         assert len(batches) == 1
 
     def test_whole_steps_are_those_of_the_walk_without_padding(self) -> None:
         partition = Partition(rank=1, world_size=2, global_batch_size=8, micro_batch_size=2)
-        part = step_positions(partition, num_samples=100, lanes=4, last_batch="drop", step=5)
-        assert part.positions.ravel().tolist() == walk(100, 8, 4, 5, np.arange(4, 8)).tolist()
-        assert not part.is_padding.any()
+        samples, is_padding = drawn(Plan([segment(100, shuffle="block", lanes=4)]), 5, partition)
+        order = segment(100, lanes=4).order
+        assert samples.ravel().tolist() == place(order, 100, 0, walk(100, 8, 4, 5, np.arange(4, 8))).tolist()
+        assert not is_padding.any()
 
     def test_padding_goes_round_the_tail(self) -> None:
         partition = Partition(rank=0, world_size=1, global_batch_size=8, micro_batch_size=4)
-        part = step_positions(partition, num_samples=19, lanes=2, last_batch="pad", step=2)
-        assert part.positions.tolist() == [[16, 17, 18, 16], [17, 18, 16, 17]]
-        assert part.is_padding.tolist() == [[False, False, False, True], [True, True, True, True]]
+        samples, is_padding = drawn(Plan([segment(19, shuffle="none", last_batch="pad")]), 2, partition)
+        assert samples.tolist() == [[16, 17, 18, 16], [17, 18, 16, 17]]
+        assert is_padding.tolist() == [[False, False, False, True], [True, True, True, True]]
 
     def test_fewer_samples_than_a_global_batch_are_one_padded_step(self) -> None:
-        parts = [step_positions(rank, num_samples=3, lanes=1, last_batch="pad", step=0) for rank in ranks_of(4, 8, 2)]
-        assert [part.positions.ravel().tolist() for part in parts] == [[0, 1], [2, 0], [1, 2], [0, 1]]
-        assert [int((~part.is_padding).sum()) for part in parts] == [2, 1, 0, 0]
-
-    @pytest.mark.parametrize(
-        ("call", "message"),
-        [
-            (
-                lambda p: step_positions(p, num_samples=100, lanes=1, last_batch="drop", step=12),
-                "step: expected less than the 12 steps of 100 samples in global batches of 8 with last_batch 'drop', "
-                "found 12; begin the next epoch",
-            ),
-            (
-                lambda p: step_positions(p, num_samples=100, lanes=1, last_batch="pad", step=13),
-                "step: expected less than the 13 steps",
-            ),
-            (
-                lambda p: step_positions(p, num_samples=100, lanes=1, last_batch="pad", step=-1),
-                "step: expected an int from 0",
-            ),
-            (
-                lambda p: step_positions(p, num_samples=100, lanes=3, last_batch="pad", step=0),
-                "lanes: expected a divisor of global_batch_size 8, found 3",
-            ),
-        ],
-    )
-    def test_what_is_no_step_is_refused(self, call: Callable[[Partition], object], message: str) -> None:
-        with pytest.raises(ConfigError, match=message):
-            call(Partition(rank=0, world_size=2, global_batch_size=8, micro_batch_size=2))
+        plan = Plan([segment(3, shuffle="none", last_batch="pad")])
+        parts = [drawn(plan, 0, rank) for rank in ranks_of(4, 8, 2)]
+        assert [samples.ravel().tolist() for samples, _ in parts] == [[0, 1], [2, 0], [1, 2], [0, 1]]
+        assert [int((~is_padding).sum()) for _, is_padding in parts] == [2, 1, 0, 0]
