@@ -25,6 +25,7 @@ print(tokenyard.open_corpus(path).gather_rows(np.array([0]))[0].tolist())
 
 FORK_DURING_IMPORT = """
 import multiprocessing
+import os
 import sys
 import threading
 import time
@@ -36,7 +37,8 @@ with tokenyard.CorpusWriter(path, format="npy", schema=tokenyard.Schema(token_dt
     writer.write([1, 2, 3])
 corpus = tokenyard.open_corpus(path)
 def gather():
-    print(corpus.gather_rows(np.array([0]))[0].tolist(), flush=True)
+    # Two processes write at once: a line by one call, with its end.
+    os.write(1, f"{corpus.gather_rows(np.array([0]))[0].tolist()}\\n".encode())
 thread = threading.Thread(target=gather)
 thread.start()
 while "numba" not in sys.modules:
@@ -77,7 +79,7 @@ def test_python_in_place_of_compiled_loops_is_refused(tmp_path: Path) -> None:
 
 def test_a_process_forked_while_a_thread_imports_the_loops_gathers_too(tmp_path: Path) -> None:
     found = gather(tmp_path / "first", FORK_DURING_IMPORT)
-    assert (found.stdout, found.returncode) == ("[1, 2, 3]\n" * 2, 0), found.stderr
+    assert (found.stdout, found.stderr, found.returncode) == ("[1, 2, 3]\n" * 2, "", 0)
 
 
 @pytest.mark.parametrize("loops", [kernels, spans])

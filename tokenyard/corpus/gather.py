@@ -5,6 +5,8 @@ A compiled loop finds and copies a batch by a table of the blocks it lies in; `T
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  # see _IMPORTING
+import logging  # noqa: F401  # see _IMPORTING
 import os
 import threading
 from typing import Any
@@ -31,7 +33,8 @@ Int64Array = NDArray[np.int64]
 _IMPORTING = threading.RLock()
 
 if hasattr(os, "register_at_fork"):
-    # A process forked while another thread imports them would wait for that import for ever.
+    # A process forked while another thread imports them would wait for that import for ever. What numba's import would
+    # register for forks is imported above: a fork that waits here would release those locks, having acquired none.
     os.register_at_fork(
         before=_IMPORTING.acquire, after_in_parent=_IMPORTING.release, after_in_child=_IMPORTING.release
     )
