@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from blake3 import blake3
 
 import tokenyard
 from tests.corpora import FORMATS, random_rows, write_corpus
+from tokenyard.datasets.handover import Receiver
 from tokenyard.errors import ConfigError, DataError, NotACorpusError
 
 CONTEXTS = ["fork", "spawn", "forkserver"]
@@ -85,8 +87,9 @@ def test_a_batch_is_what_the_stream_says(corpus):
             assert torch.equal(labels, stream[i * 16 + 1 : i * 16 + 17])
 
 
-def test_all_tensors_are_contiguous_and_none_is_written_again(corpus):
-    loader = tokenyard.build_dataloader(settings(corpus), 0, 1)
+@pytest.mark.parametrize("engine", [{"num_threads": 2}, {"num_workers": 2, "prefetch_factor": 1}])
+def test_all_tensors_are_contiguous_and_none_is_written_again(corpus, engine):
+    loader = tokenyard.build_dataloader(settings(corpus, **engine), 0, 1)
     kept = list(loader)
     copies = [{name: tensor.clone() for name, tensor in batch.items()} for batch in kept]
     for batch in loader:
@@ -94,6 +97,29 @@ def test_all_tensors_are_contiguous_and_none_is_written_again(corpus):
             assert tensor.is_contiguous()
             tensor.fill_(0)
     assert all(torch.equal(kept[i][name], copies[i][name]) for i in range(len(kept)) for name in kept[i])
+
+
+@pytest.mark.parametrize("prefetch_factor", [1, 2, 4])
+def test_a_worker_as_far_ahead_as_it_may_be_writes_over_nothing(corpus, monkeypatch, prefetch_factor):
+    expected = ids_of(tokenyard.build_dataloader(settings(corpus), 0, 1))
+    engine = {"num_workers": 1, "prefetch_factor": prefetch_factor, "persistent_workers": True}
+    loader = tokenyard.build_dataloader(settings(corpus, **engine), 0, 1)
+    remaining = len(loader)
+    assert remaining > 2 * prefetch_factor + 1
+    receive = Receiver.receive
+
+    def receive_when_the_worker_has_done_all_it_was_asked_for(self, parcel, *, pin_memory):
+        nonlocal remaining
+        remaining -= 1
+        done = loader._workers._loader._iterator._worker_result_queue
+        until = time.monotonic() + 60
+        while done.qsize() < min(prefetch_factor, remaining):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        return receive(self, parcel, pin_memory=pin_memory)
+
+    monkeypatch.setattr(Receiver, "receive", receive_when_the_worker_has_done_all_it_was_asked_for)
+    assert ids_of(loader) == expected
 
 
 @pytest.mark.parametrize("engine", [{"num_threads": 0}, {"num_threads": 3}, {"num_workers": 1}])

@@ -15,12 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from tokenyard.datasets.batches import MicroBatch
 from tokenyard.datasets.dataset import TokenDataset
-from tokenyard.datasets.joined import Layout, join, split
+from tokenyard.datasets.handover import Parcel, Receiver, Sender
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
 from tokenyard.errors import ConfigError
 
 Batch = dict[str, Tensor]
-Joined = tuple[Tensor, Layout]
 
 #: What a socket's path may have on Linux, the zero at its end not counted.
 _SOCKET_PATH_BYTES = 107
@@ -47,14 +46,15 @@ class WorkerProcesses:
         _check_temporary_folder()
         self._requests = _Requests(sampler)
         self._persistent = persistent_workers
+        self._pin_memory = pin_memory
         self._begun = 0
-        self._loader: DataLoader[Joined] = DataLoader(
-            _WholeBatches(dataset),
+        self._loader: DataLoader[Parcel] = DataLoader(
+            # While a batch is received, its worker has been asked for `prefetch_factor` more.
+            _WholeBatches(dataset, num_pieces=1 + prefetch_factor),
             batch_sampler=self._requests,  # type: ignore[arg-type]  # torch hands on what it yields as it is
             collate_fn=_as_it_is,
             num_workers=num_workers,
             prefetch_factor=prefetch_factor,
-            pin_memory=pin_memory,
             persistent_workers=persistent_workers,
             multiprocessing_context=multiprocessing_context,
             worker_init_fn=_end_with_parent,
@@ -68,14 +68,14 @@ class WorkerProcesses:
     def epoch(self, run: EpochRun) -> Iterator[tuple[Request, Batch]]:
         """Yield the micro-batches of an epoch."""
         self._begun += 1
-        mine = self._begun
+        mine = self._requests.epoch = self._begun
         self._requests.run = run
         sent = self._requests.sent = deque[Request]()
+        receiver = Receiver()
         batches = iter(self._loader)
         try:
-            for joined in _noting(batches, run, sent):
-                yield sent.popleft(), split(*joined)
-                del joined  # while the next one is waited for, only the caller holds it
+            for parcel in _noting(batches, run, sent):
+                yield sent.popleft(), receiver.receive(parcel, pin_memory=self._pin_memory)
                 if self._persistent and mine != self._begun:
                     raise ConfigError(
                         "loader.persistent_workers: another epoch was begun while this one was being read, and both "
@@ -91,13 +91,12 @@ class WorkerProcesses:
 def _check_temporary_folder() -> None:
     """Refuse where workers could send nothing, and the loop would wait for them for ever.
 
-    Torch hands shared memory over by a socket in `TMPDIR/pymp-xxxxxxxx/listener-xxxxxxxx`, and the system allows 107
+    Python hands shared memory over by a socket in `TMPDIR/pymp-xxxxxxxx/listener-xxxxxxxx`, and the system allows 107
     bytes for its path.
     """
     folder = tempfile.gettempdir()
     room = _SOCKET_PATH_BYTES - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
-    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
-    if strategy == "file_descriptor" and len(os.fsencode(folder)) > room:
+    if len(os.fsencode(folder)) > room:
         raise ConfigError(
             f"loader.num_workers: workers send batches by sockets in the temporary folder, and {folder} is too long a "
             f"path for that: {len(os.fsencode(folder))} bytes, at most {room} fit; set TMPDIR to a shorter path, or "
@@ -105,15 +104,21 @@ def _check_temporary_folder() -> None:
         )
 
 
-class _WholeBatches(Dataset[Joined]):
-    """What workers run: a micro-batch in, its tensors out, as one."""
+class _WholeBatches(Dataset[Parcel]):
+    """What workers run: a micro-batch in, its tensors out."""
 
-    def __init__(self, dataset: TokenDataset) -> None:
+    def __init__(self, dataset: TokenDataset, num_pieces: int) -> None:
         self._dataset = dataset
+        self._num_pieces = num_pieces
+        self._epoch = 0
+        self._sender = Sender(num_pieces)
 
-    def __getitems__(self, taken: tuple[MicroBatch, bool]) -> Joined:
-        micro_batch, with_mask = taken
-        return join(self._dataset.micro_batch(micro_batch, with_mask=with_mask))
+    def __getitems__(self, taken: tuple[int, MicroBatch, bool]) -> Parcel:
+        epoch, micro_batch, with_mask = taken
+        if epoch != self._epoch:
+            # Of an epoch that was left early, the receiver has not seen all parcels, so maybe not all of the memory.
+            self._epoch, self._sender = epoch, Sender(self._num_pieces)
+        return self._sender.send(self._dataset.micro_batch(micro_batch, with_mask=with_mask))
 
 
 class _Requests:
@@ -125,26 +130,27 @@ class _Requests:
     def __init__(self, sampler: RankSampler) -> None:
         self._sampler = sampler
         self.run: EpochRun | None = None
+        self.epoch = 0
         self.sent: deque[Request] = deque()
         self.failed: Exception | None = None
 
     def __len__(self) -> int:
         return len(self._sampler)
 
-    def __iter__(self) -> Iterator[tuple[MicroBatch, bool]]:
-        run, sent = self.run, self.sent
+    def __iter__(self) -> Iterator[tuple[int, MicroBatch, bool]]:
+        run, epoch, sent = self.run, self.epoch, self.sent
         self.failed = None
         if run is None:
             return
         try:
             for request in self._sampler.requests(run):
                 sent.append(request)
-                yield request.micro_batch, request.with_mask
+                yield epoch, request.micro_batch, request.with_mask
         except Exception as e:  # noqa: BLE001  # raised by `epoch`, when all before it were given out
             self.failed = e
 
 
-def _noting(batches: Iterator[Joined], run: EpochRun, sent: deque[Request]) -> Iterator[Joined]:
+def _noting(batches: Iterator[Parcel], run: EpochRun, sent: deque[Request]) -> Iterator[Parcel]:
     """Note at an error which micro-batch was waited for: the first of those sent, since they come in their order.
 
     A note that a worker makes would be lost, as torch sends on an error's type and message.
