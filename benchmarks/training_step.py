@@ -67,15 +67,17 @@ class Probe:
     """Measures how late a thread of this process runs again, and one of another process, while a block runs.
 
     Attributes:
+        late: milliseconds that the thread was late for want of the GIL, each time so far.
         inside: milliseconds that it was late for want of the GIL: the 99.9th percentile and the largest.
         outside: milliseconds that the other process was late.
     """
 
+    late: list[float]
     inside: tuple[float, float]
     outside: tuple[float, float]
 
     def __enter__(self) -> Probe:
-        self._late: list[float] = []
+        self.late = []
         self._done = threading.Event()
         self._other = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _OUTSIDE.format(nap=_NAP_SECONDS)],
@@ -94,7 +96,7 @@ class Probe:
             time.sleep(_NAP_SECONDS)
             late = 1e3 * (time.perf_counter() - started - _NAP_SECONDS)
             waited = waited_for_a_core()
-            self._late.append(max(0.0, late - max(0.0, waited - before)))
+            self.late.append(max(0.0, late - max(0.0, waited - before)))
             before = waited
 
     def __exit__(self, *error: object) -> None:
@@ -103,7 +105,7 @@ class Probe:
         said, _ = self._other.communicate()
         high, most = map(float, said.split())
         self.outside = high, most
-        self.inside = float(np.percentile(self._late, 99.9)), max(self._late)
+        self.inside = float(np.percentile(self.late, 99.9)), max(self.late)
 
 
 def busy(seconds: float) -> None:

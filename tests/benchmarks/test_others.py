@@ -1,6 +1,7 @@
 """Each of the other benchmarks, small: what it measures is there and right."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +79,9 @@ def test_steps_are_timed_but_the_first_and_the_gil_is_watched():
 
 
 def test_a_thread_that_keeps_the_gil_is_seen():
+    until = time.monotonic() + 60  # where others have the cores, the probe may not be there each time
     with training_step.Probe() as probe:
-        for _ in range(3):
+        while max(probe.late, default=0.0) <= 1 and time.monotonic() < until:
             sum(range(2_000_000))  # one call of compiled code
     assert probe.inside[1] > 1
 
