@@ -58,7 +58,7 @@ def waited_for_a_core() -> float:
     """Milliseconds that Python's threads of this process were ready to run while no core was free."""
     spent = 0
     for thread in threading.enumerate():
-        with contextlib.suppress(FileNotFoundError):  # it has ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             spent += int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[1])
     return spent / 1e6
 
