@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 import pytest
 import torch
@@ -252,6 +253,10 @@ def test_what_fails_while_reading_reaches_the_loop(tmp_path, engine):
     if "persistent_workers" not in engine:
         assert not multiprocessing.active_children()
     assert caught.value.__notes__ == ["while loading micro-batch 0 of step 3, in epoch 0"]
+    assert "Traceback" not in str(caught.value)
+    assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
+    # This function's line, and the loader's.
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 3
     loader.set_epoch(0)
     assert next(iter(loader))["sample_ids"].tolist() == [0, 1]
 

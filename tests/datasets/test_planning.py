@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.corpora import write_corpus
 from tests.runs import open_run, settings, write_corpora
 from tokenyard.datasets.mixture_dataset import MixtureDataset
 from tokenyard.datasets.order import plan as plans
@@ -55,3 +56,53 @@ def test_a_past_that_took_a_corpus_which_is_gone_is_told_by_it(home):
         ConfigError, match=r"data\.sources: ty1:\w+ is not among them, .*put it back, or go on with later"
     ):
         batches.of_steps(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sample": {"seq_len": 5000}},
+            r"data\.path: .*web holds 1358 tokens, and a sample of seq_len 5000 takes 5001, the last label among them, "
+            r"so there is no sample; lower seq_len to 1357 or less, or name a larger corpus$",
+        ),
+        (
+            {"sample": {"seq_len": 5000, "labels": "same"}, "order": {"last_batch": "pad"}},
+            "a sample of seq_len 5000 takes 5000, so there is no sample; lower seq_len to 1358 or less",
+        ),
+        ({"order": {"unit_tokens": 8000}}, "a unit of order.unit_tokens 8000 .*; lower order.unit_tokens to 1357"),
+        (
+            {"sample": {"seq_len": 1000}, "mixture": True},
+            r"data\.sources: 'code' holds 401 tokens, .*; lower seq_len to 400 .*or leave the source out$",
+        ),
+        (
+            {"order": {"segments": [{"from_step": 19, "seq_len": 5000}]}},
+            r"order\.segments\.0: data\.path: .*a sample of seq_len 5000 takes 5001",
+        ),
+        (
+            {"sample": {"seq_len": 100}, "order": {"global_batch_size": 16}},
+            "there are 13 samples in an epoch, which fill no global batch of 16, .*; "
+            "lower global_batch_size to 13 or less, or lower seq_len, or choose last_batch pad$",
+        ),
+        (
+            {"sample": {"mode": "rows", "seq_len": None}, "order": {"global_batch_size": 100}},
+            "there are 90 samples .*; lower global_batch_size to 90 or less, or choose last_batch pad$",
+        ),
+    ],
+)
+def test_settings_that_give_no_sample_or_no_step_are_refused_with_the_numbers_and_the_way_out(home, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        open_run(settings(home, **changes))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sample", "message"),
+    [
+        ([], {"mode": "rows", "seq_len": None}, "web holds no row, and so no sample of mode rows; name a corpus with"),
+        ([[7]], {}, "holds 1 tokens, and a sample of seq_len 8 takes 9, .*so there is no sample; name a larger corpus"),
+    ],
+)
+def test_a_corpus_without_anything_to_train_on_is_refused(tmp_path, rows, sample, message):
+    write_corpus(tmp_path / "web", rows)
+    with pytest.raises(ConfigError, match=message):
+        open_run(settings(tmp_path, sample=sample))

@@ -3,6 +3,8 @@
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from tokenyard.config import LoaderConfig, TrainConfig, load_config
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.environment import find_rank
+from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.opening import open_dataset
 from tokenyard.datasets.planning import make_batches
 from tokenyard.datasets.prefetch import in_order
@@ -96,6 +99,9 @@ class TokenLoader:
         """The epoch in which the next step lies."""
         return self.sampler.epoch
 
+    def __repr__(self) -> str:
+        return f"TokenLoader({self.dataset!r}, {self.sampler.told()})"
+
     def __len__(self) -> int:
         """Return the micro-batches of an epoch on this rank, the same on all ranks."""
         return len(self.sampler)
@@ -157,16 +163,20 @@ class TokenLoader:
             if self._num_threads:
                 requests = looking_ahead(requests, self.dataset)
             batches = in_order(lambda r: self._load(run, r), requests, self._num_threads, ahead)
-        for request, batch in batches:
-            self.sampler.given_out(run, request)
-            yield request, batch
-            del batch  # while the next one is waited for, only the caller holds it
+        with closing(batches):  # what works ahead ends at an error too, whose traceback would hold it
+            for request, batch in batches:
+                if isinstance(batch, Failure):
+                    raise batch.noted(request.note(run)) from None
+                self.sampler.given_out(run, request)
+                yield request, batch
+                del batch  # while the next one is waited for, only the caller holds it
 
-    def _load(self, run: EpochRun, request: Request) -> dict[str, Tensor]:
+    def _load(self, run: EpochRun, request: Request) -> dict[str, Tensor] | Failure:
+        load = partial(
+            self.dataset.micro_batch, request.micro_batch, with_mask=request.with_mask, pin_memory=self._pin_memory
+        )
         try:
-            return self.dataset.micro_batch(
-                request.micro_batch, with_mask=request.with_mask, pin_memory=self._pin_memory
-            )
+            return attempt(load)
         except Exception as e:
             e.add_note(request.note(run))
             raise

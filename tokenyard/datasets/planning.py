@@ -17,6 +17,7 @@ from tokenyard.datasets.order.plan import Plan
 from tokenyard.datasets.order.segment import Segment, Source
 from tokenyard.datasets.rank_context import RankContext
 from tokenyard.datasets.row_lengths import DatasetRowLengths
+from tokenyard.datasets.samples import label_shift
 from tokenyard.errors import ConfigError
 
 
@@ -88,6 +89,7 @@ def sources_of(
     given = settings.data.sources
     sizes = _sizes(settings, dataset, seq_len)
     if given is None:
+        _check_samples(settings, dataset, 0, sizes[0], seq_len)
         return (Source(id=corpus_id(dataset.corpora[0]), num_samples=sizes[0]),)
     if weights is not None and (unknown := [name for name in weights if name not in dataset.source_names]):
         raise ConfigError(
@@ -98,8 +100,7 @@ def sources_of(
         weight = source.weight if weights is None else weights.get(source.name)
         if weight is None:
             continue
-        if not sizes[number]:
-            raise ConfigError(f"data.sources: {source.name!r} holds no sample; leave it out")
+        _check_samples(settings, dataset, number, sizes[number], seq_len)
         if settings.data.weights_in == "tokens" and dataset.mode == "rows":
             weight /= max(1.0, corpus.num_tokens / len(corpus))
         found.append(
@@ -125,6 +126,28 @@ def _sizes(settings: TrainConfig, dataset: TokenDataset, seq_len: int | None) ->
         return [sized.num_samples_of(k) for k in numbers]
     units = dataset.with_seq_len(unit)
     return [units.num_samples_of(k) * (unit // seq_len) for k in numbers]
+
+
+def _check_samples(settings: TrainConfig, dataset: TokenDataset, number: int, size: int, seq_len: int | None) -> None:
+    """Raise ConfigError where a source of `size` samples has none, with the numbers that say why."""
+    if size:
+        return
+    corpus = dataset.corpora[number]
+    is_mixture = settings.data.sources is not None
+    where = f"data.sources: {dataset.source_names[number]!r}" if is_mixture else f"data.path: {corpus.path}"
+    leave_out = ", or leave the source out" if is_mixture else ""
+    if seq_len is None:
+        raise ConfigError(f"{where} holds no row, and so no sample of mode rows; name a corpus with rows{leave_out}")
+    unit = settings.order.unit_tokens
+    what, name, length = ("unit", "order.unit_tokens", unit) if unit is not None else ("sample", "seq_len", seq_len)
+    past = label_shift(dataset.labels)
+    label = ", the last label among them" if past else ""
+    most = corpus.num_tokens - past
+    lower = f"lower {name} to {most} or less, or " if most > 0 else ""
+    raise ConfigError(
+        f"{where} holds {corpus.num_tokens} tokens, and a {what} of {name} {length} takes {length + past}{label}, so "
+        f"there is no sample; {lower}name a larger corpus{leave_out}"
+    )
 
 
 def _samples_per_unit(settings: TrainConfig, seq_len: int | None) -> int:
@@ -179,6 +202,8 @@ def _changed(before: Segment, change: SegmentConfig, settings: TrainConfig, data
         sources = sources_of(settings, dataset, seq_len, change.weights)
     elif seq_len != before.seq_len:
         sizes = _sizes(settings, dataset, seq_len)
+        for source in sources:
+            _check_samples(settings, dataset, source.number, sizes[source.number], seq_len)
         sources = tuple(replace(source, num_samples=sizes[source.number]) for source in sources)
     epoch_samples = before.epoch_samples
     if epoch_samples is not None and seq_len != before.seq_len:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _SECONDS_AT_EXIT = 5.0
 
 
-def in_order(work: Callable[[S], T], requests: Iterable[S], num_threads: int, ahead: int) -> Iterator[tuple[S, T]]:
+def in_order(work: Callable[[S], T], requests: Iterable[S], num_threads: int, ahead: int) -> Generator[tuple[S, T]]:
     """Yield each request with its result, of which up to `ahead` are done before they are asked for.
 
     Threads take turns, and never wait for whoever asks, so there is nothing to hang on: when the iterator is closed,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tokenyard.datasets.batches import Batches, MicroBatch, MicroBatchIds, steps_at_once
 from tokenyard.datasets.order.segment import ENDLESS
+from tokenyard.datasets.order.state import checked_state
 from tokenyard.errors import ConfigError
 
 #: Samples of a rank that are placed at a time.
@@ -73,6 +74,18 @@ class RankSampler:
         self._step, self._past = 0, 0
         self._number = 0
 
+    def __repr__(self) -> str:
+        return f"RankSampler({self.told()})"
+
+    def told(self) -> str:
+        """Return where it stands, in words: the rank, the global batch, the step. Goes through no lengths."""
+        budget = self.batches.budget
+        if budget is None:
+            size = f"global batches of {self.batches.plan.segment(self._step).global_batch_size}"
+        else:
+            size = f"steps of {budget.micro_batches} micro-batches of up to {budget.tokens} tokens"
+        return f"rank {self.batches.rank} of {self.batches.world_size}, {size}, step {self._step}"
+
     def __len__(self) -> int:
         """Return the micro-batches of the epoch in which the next step lies, the same on all ranks.
 
@@ -114,7 +127,7 @@ class RankSampler:
             ConfigError: it is no number of an epoch, or none follows one without end.
         """
         if type(epoch) is not int or epoch < 0:
-            raise ConfigError(f"epoch: expected a whole number from 0 on, found {epoch!r}")
+            raise ConfigError(f"epoch: expected a whole number from 0 on, found {epoch!r}; pass a plain int")
         if self.batches.epoch_of(self._next_step) != epoch:
             first = self.batches.epoch_range(epoch)[0]
             if first >= ENDLESS:
@@ -141,7 +154,7 @@ class RankSampler:
         Raises:
             ConfigError: the state belongs to another run; the message names what differs.
         """
-        self.batches, step = self.batches.resumed(state, new_segment)
+        self.batches, step = self.batches.resumed(checked_state(state), new_segment)
         self._number += 1
         self._next_step = self._step = step
         self._past = 0
@@ -214,10 +227,12 @@ class SampleIds(Iterator[list[int]]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was taken; where that was the end of its epoch, there is nothing left."""
-        rest = {name: value for name, value in state.items() if name != _STOP}
+        rest = {name: value for name, value in checked_state(state).items() if name != _STOP}
+        stop = state.get(_STOP)
+        if stop is not None and (type(stop) is not int or stop < 0):
+            raise ConfigError(f"state: {_STOP}: expected a whole number from 0 on, or None, found {stop!r}")
         self._sampler.load_state_dict(rest)
         self._begun = None
-        stop = state.get(_STOP)
         if stop is not None and self._sampler.step >= stop:
             step = self._sampler.step
             sampler = self._sampler

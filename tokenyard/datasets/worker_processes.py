@@ -6,7 +6,7 @@ import tempfile
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tokenyard.datasets.batches import MicroBatch
 from tokenyard.datasets.dataset import TokenDataset
+from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.handover import Parcel, Receiver, Sender
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
 from tokenyard.errors import ConfigError
@@ -48,7 +49,7 @@ class WorkerProcesses:
         self._persistent = persistent_workers
         self._pin_memory = pin_memory
         self._begun = 0
-        self._loader: DataLoader[Parcel] = DataLoader(
+        self._loader: DataLoader[Parcel | Failure] = DataLoader(
             # While a batch is received, its worker has been asked for `prefetch_factor` more.
             _WholeBatches(dataset, num_pieces=1 + prefetch_factor),
             batch_sampler=self._requests,  # type: ignore[arg-type]  # torch hands on what it yields as it is
@@ -65,8 +66,8 @@ class WorkerProcesses:
         # The finalizer holds torch's loader, and so its queues, until this object is gone.
         weakref.finalize(self, _end_persistent, self._loader).atexit = False
 
-    def epoch(self, run: EpochRun) -> Iterator[tuple[Request, Batch]]:
-        """Yield the micro-batches of an epoch."""
+    def epoch(self, run: EpochRun) -> Generator[tuple[Request, Batch | Failure]]:
+        """Yield the micro-batches of an epoch; a failure where a worker met an error of ours."""
         self._begun += 1
         mine = self._requests.epoch = self._begun
         self._requests.run = run
@@ -75,7 +76,10 @@ class WorkerProcesses:
         batches = iter(self._loader)
         try:
             for parcel in _noting(batches, run, sent):
-                yield sent.popleft(), receiver.receive(parcel, pin_memory=self._pin_memory)
+                if isinstance(parcel, Failure):
+                    yield sent.popleft(), parcel
+                else:
+                    yield sent.popleft(), receiver.receive(parcel, pin_memory=self._pin_memory)
                 if self._persistent and mine != self._begun:
                     raise ConfigError(
                         "loader.persistent_workers: another epoch was begun while this one was being read, and both "
@@ -104,8 +108,12 @@ def _check_temporary_folder() -> None:
         )
 
 
-class _WholeBatches(Dataset[Parcel]):
-    """What workers run: a micro-batch in, its tensors out."""
+class _WholeBatches(Dataset[Parcel | Failure]):
+    """What workers run: a micro-batch in, its tensors out.
+
+    An error of ours is sent as it is. One that is raised, torch would make one of that holds a worker's whole stack as
+    its message.
+    """
 
     def __init__(self, dataset: TokenDataset, num_pieces: int) -> None:
         self._dataset = dataset
@@ -113,12 +121,12 @@ class _WholeBatches(Dataset[Parcel]):
         self._epoch = 0
         self._sender = Sender(num_pieces)
 
-    def __getitems__(self, taken: tuple[int, MicroBatch, bool]) -> Parcel:
+    def __getitems__(self, taken: tuple[int, MicroBatch, bool]) -> Parcel | Failure:
         epoch, micro_batch, with_mask = taken
         if epoch != self._epoch:
             # Of an epoch that was left early, the receiver has not seen all parcels, so maybe not all of the memory.
             self._epoch, self._sender = epoch, Sender(self._num_pieces)
-        return self._sender.send(self._dataset.micro_batch(micro_batch, with_mask=with_mask))
+        return attempt(lambda: self._sender.send(self._dataset.micro_batch(micro_batch, with_mask=with_mask)))
 
 
 class _Requests:
@@ -150,7 +158,7 @@ class _Requests:
             self.failed = e
 
 
-def _noting(batches: Iterator[Parcel], run: EpochRun, sent: deque[Request]) -> Iterator[Parcel]:
+def _noting(batches: Iterator[Parcel | Failure], run: EpochRun, sent: deque[Request]) -> Iterator[Parcel | Failure]:
     """Note at an error which micro-batch was waited for: the first of those sent, since they come in their order.
 
     A note that a worker makes would be lost, as torch sends on an error's type and message.

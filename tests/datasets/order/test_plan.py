@@ -278,7 +278,7 @@ def test_segments_that_do_not_follow_each_other_are_refused(
             lambda: segment(7),
             "there are 7 samples in an epoch, which fill no global batch of 8, .*choose last_batch pad",
         ),
-        (lambda: segment(0, last_batch="pad"), "there are 0 samples .* lower global_batch_size or seq_len$"),
+        (lambda: segment(0, last_batch="pad"), "there are 0 samples .*; name a larger corpus"),
         (lambda: segment(20, size=0), "global_batch_size: expected an int from 1"),
         (lambda: segment(20, first_step=-1), "first_step: expected an int from 0"),
         (lambda: segment(20, seq_len=0), "seq_len: expected an int from 1"),

@@ -113,7 +113,10 @@ class Segment:
             raise ConfigError("sources: only a mixture has several sources, or epoch_samples")
         if not self.epoch_steps:
             size = self.epoch_size
-            way_out = "lower global_batch_size or seq_len" + (", or choose last_batch pad" if size else "")
+            shorter = "" if self.seq_len is None else ", or lower seq_len"
+            way_out = f"lower global_batch_size to {size} or less{shorter}, or choose last_batch pad"
+            if not size:
+                way_out = f"name a larger corpus{shorter}"
             if self.is_mixture:
                 way_out = f"raise order.epoch_samples to {self.global_batch_size} or more, or lower global_batch_size"
             raise ConfigError(

@@ -53,8 +53,7 @@ class State:
         Raises:
             ConfigError: it is of another version, damaged, or was changed by hand; the message names the key.
         """
-        if not isinstance(state, Mapping) or "version" not in state:
-            raise ConfigError(f"state: expected what state_dict() gave, found {state!r:.80}")
+        state = checked_state(state)
         if type(state["version"]) is not int or state["version"] != VERSION:
             raise ConfigError(
                 f"state: expected version {VERSION}, found {state['version']!r}; it was taken by another release of "
@@ -86,6 +85,16 @@ class State:
                     f"{derived[key]!r:.200}; it was changed by hand or damaged"
                 )
         return found
+
+
+def checked_state(state: object) -> Mapping[str, Any]:
+    """Return it where it may be a state at all. Raises ConfigError."""
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise ConfigError(
+            f"state: expected what state_dict() gave, found {state!r:.80}; load what was saved of it, or load nothing "
+            "to begin the run anew"
+        )
+    return state
 
 
 def _is_same(a: Any, b: Any) -> bool:
