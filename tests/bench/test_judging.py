@@ -92,5 +92,8 @@ def test_without_a_loader_gathers_stand_for_shuffled_reading():
     found = {name: figures(*TYPICAL[name]) for name in ("npy", "csv")}
     for values in found.values():
         del values["loader"]
+    titles = {name: name for name in found}
+    (train, *_) = choose(found, titles, titles, is_large=False)
+    assert "Mtok/s into gathered rows (without torch no training batches are measured), 100% of" in train.because
     found["npy"]["gather"] = replace(found["npy"]["gather"], values=(1.0,))
     assert grade_all(found)["npy"].reading == "fair"

@@ -35,7 +35,7 @@ def test_every_figure_of_every_format_is_measured_and_every_corpus_is_proven_equ
     found = run_bench(
         BenchSettings(source=documents.folder.path, folder=tmp_path, **SMALL),
         command="tokenyard bench",
-        on_step=lambda *step: steps.append(step),
+        on_step=steps.append,
     )
     assert [result.variant.spec for result in found.variants] == [v.spec for v in parse_variants()]
     for result in found.variants:
@@ -44,7 +44,11 @@ def test_every_figure_of_every_format_is_measured_and_every_corpus_is_proven_equ
         assert result.digest == documents.digest
     assert found.tokens_per_sample == 32
     assert found.sample.is_whole
-    assert [step[:2] for step in steps] == [(i, 20) for i in range(20)]
+    assert [(step.done, step.steps) for step in steps] == [(i, 20) for i in range(20)]
+    assert {step.what for step in steps} == {
+        f"{does} {v.title}" for does in ("write", "read") for v in parse_variants()
+    }
+    assert all(step.seconds_left > 0 for step in steps)
     assert list(tmp_path.iterdir()) == []
     told = json.loads(json.dumps(found.to_dict()))
     assert told["variants"][0]["figures"]["loader"]["unit"] == "Mtok/s"

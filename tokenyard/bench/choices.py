@@ -52,13 +52,14 @@ def choose(
     smallest = _within(found, "ratio", AS_SMALL)
     store = _best(smallest, reading, found)
     where = "cold" if use_cold else "warm"
+    into = "training batches" if warm == "loader" else "gathered rows (without torch no training batches are measured)"
     size_of_memory = "would not stay in" if is_large else "fits into"
     choices = [
         Choice(
             purpose="Train from this disk",
             variant=train,
             title=titles[train],
-            because=f"{_told(reading, train, found)} into training batches, "
+            because=f"{_told(reading, train, found)} into {into}, "
             f"{_share(reading, train, found)} of the fastest, at {_told('ratio', train, found)} compression",
             rule=f"the smallest of those that came within {1 - AS_FAST:.0%} of the fastest shuffled read, "
             f"page cache {where}, since the corpus {size_of_memory} half of this machine's memory",

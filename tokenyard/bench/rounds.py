@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tokenyard.bench.peers import PeerRun, peer_runs, run_peer
 from tokenyard.bench.processes import run_json
 from tokenyard.bench.sample import Sample
 from tokenyard.bench.settings import LEAST_SHARDS, MAX_SHARD_BYTES, BenchSettings
+from tokenyard.bench.steps import OnStep, Steps
 from tokenyard.bench.variants import Variant
 from tokenyard.errors import BenchmarkError
 
@@ -25,9 +26,6 @@ SAMPLE = "sample"
 #: Seconds that a process may take whatever it does, and tokens a second that the slowest format is granted.
 _LEAST_DEADLINE_S = 180.0
 _SLOWEST_TOKENS_PER_S = 20_000
-
-#: Told how many of all steps are done, and what comes next.
-OnStep = Callable[[int, int, str], None]
 
 
 @dataclass(kw_only=True)
@@ -46,16 +44,15 @@ class Rounds:
         self._settings = settings
         self._sample = sample
         self._folder = folder
-        self._on_step = on_step
         self.shard_bytes = settings.shard_bytes or min(MAX_SHARD_BYTES, -(-sample.raw_bytes // LEAST_SHARDS))
         self._deadline_s = _LEAST_DEADLINE_S + 60 * settings.seconds + sample.num_tokens / _SLOWEST_TOKENS_PER_S
-        self._done = 0
         self.found = {variant.spec: Found() for variant in settings.variants}
         self.disk: list[float] = []
         self.peer_runs = peer_runs(settings.variants, self._told_peers()) if settings.peers else []
         self.peers: dict[str, list[dict[str, Any]]] = {run.key: [] for run in self.peer_runs}
         self.peer_problems: dict[str, str] = {}
-        self._steps = settings.rounds * (2 * len(settings.variants) + len(self.peer_runs))
+        number = settings.rounds * (2 * len(settings.variants) + len(self.peer_runs))
+        self._steps = Steps(settings, number, on_step)
 
     def run(self) -> None:
         """Measure every variant in every round, each round beginning with another one."""
@@ -77,7 +74,7 @@ class Rounds:
         return shlex.join(run.command("python", "peer_scripts", run.variant.key))
 
     def _write(self, number: int, variant: Variant) -> None:
-        self._tell(f"write {variant.title}")
+        self._steps.tell(f"write {variant.title}")
         path = variant.key if number == 0 else f"{variant.key}-again"
         job: dict[str, Any] = {"job": "write", "source": SAMPLE, "path": path, "format": variant.format}
         job |= {"options": dict(variant.options), "shard_bytes": self.shard_bytes}
@@ -89,7 +86,7 @@ class Rounds:
             shutil.rmtree(self._folder / path)
 
     def _read(self, variant: Variant) -> None:
-        self._tell(f"read {variant.title}")
+        self._steps.tell(f"read {variant.title}")
         settings = self._settings
         job: dict[str, Any] = {"job": "read", "path": variant.key, "mode": self._sample.mode}
         job |= {"seq_len": settings.seq_len if self._sample.mode == "concat" else None}
@@ -100,7 +97,7 @@ class Rounds:
 
     def _peer(self, run: PeerRun) -> None:
         assert self._settings.peers is not None
-        self._tell(f"{run.peer.name} on {run.variant.title}")
+        self._steps.tell(f"{run.peer.name} on {run.variant.title}")
         if run.key in self.peer_problems:
             return
         try:
@@ -123,11 +120,6 @@ class Rounds:
         settings = self._settings
         told: dict[str, Any] = {"batch_size": settings.batch_size, "seconds": settings.seconds, "seed": settings.seed}
         return told | {"row_length": self._sample.row_length, "seq_len": settings.seq_len}
-
-    def _tell(self, what: str) -> None:
-        if self._on_step is not None:
-            self._on_step(self._done, self._steps, what)
-        self._done += 1
 
 
 def _environment() -> dict[str, str]:

@@ -13,9 +13,10 @@ from tokenyard.bench.metrics import Figure, figures_of
 from tokenyard.bench.page_cache import MAX_COLD_SHARE
 from tokenyard.bench.peers import PeerRun, check_python
 from tokenyard.bench.results import BenchReport, PeerResult, VariantResult
-from tokenyard.bench.rounds import SAMPLE, Found, OnStep, Rounds
+from tokenyard.bench.rounds import SAMPLE, Found, Rounds
 from tokenyard.bench.sample import Sample, take_sample
 from tokenyard.bench.settings import BenchSettings
+from tokenyard.bench.steps import OnStep
 from tokenyard.bench.variants import Variant
 from tokenyard.bench.workplace import workplace
 from tokenyard.errors import ConfigError

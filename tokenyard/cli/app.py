@@ -1,4 +1,4 @@
-"""The ``tokenyard`` command: exit code 0, 1 when the data or a check failed, 2 when it was used wrongly."""
+"""The ``tokenyard`` command, and its exit codes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,16 @@ _WRONG_USE = (
     UnknownTokenizerError,
 )
 
+_EXIT_CODES = """
+Exit codes: **0** done, and all is well; **1** data are not as they should be, a file can't be read or written, or a
+check or a measurement failed; **2** used wrongly: an option, setting or name that is unknown or doesn't fit, a path
+without a corpus, a missing package; **130** interrupted (Ctrl-C); **143** ended (SIGTERM); **141** whoever read the
+output has closed it.
+"""
+
 app = typer.Typer(
     name="tokenyard",
+    epilog=_EXIT_CODES,
     help="Tokenize, pack and convert corpora between storage formats, with proof, and look into them.",
     no_args_is_help=True,
     add_completion=False,
@@ -82,6 +90,8 @@ def _end(number: int, _: object) -> None:
 def main() -> None:
     """Run the command line of this process."""
     signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored, as by nohup
+        signal.signal(signal.SIGINT, _end)
     try:
         app()
     except TokenyardError as e:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
-from tokenyard.cli.output import console, errors, parse_options, print_fields, print_json, print_table
+from tokenyard.cli.output import console, parse_options, print_fields, print_json, print_table
+from tokenyard.cli.progress import steps
 from tokenyard.errors import ConfigError
 
 if TYPE_CHECKING:
     from tokenyard.bench.results import BenchReport
-    from tokenyard.bench.rounds import OnStep
 
 
 def bench(
@@ -97,7 +93,7 @@ def bench(
         peers=PeersSettings(python=python) if python is not None else None,
         variants=parse_variants([spec for given in formats or () for spec in given.split(",")]),
     )
-    with _steps() as show:
+    with steps("bench") as show:
         found = run_bench(settings, command=shlex.join(["tokenyard", *sys.argv[1:]]), on_step=show)
     if report is not None:
         _write_page(report, found)
@@ -136,16 +132,3 @@ def _print(found: BenchReport) -> None:
     console.print()
     for note in found.notes:
         console.print(f"- {note}", markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _steps() -> Iterator[OnStep]:
-    """A progress line on standard error: what is measured now, and how much is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("sample", total=None)
-
-        def show(done: int, steps: int, what: str) -> None:
-            bar.update(task, completed=done, total=steps, description=what)
-
-        yield show

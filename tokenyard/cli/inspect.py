@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tokenyard.cli.output import console, parse_options, print_fields, print_json, progress
+from tokenyard.cli.output import console, has_shades, parse_options, print_fields, print_json, print_tree
+from tokenyard.cli.progress import progress
 from tokenyard.converters.verify import verify as verify_corpus
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import ConfigError, NoTokensError
@@ -18,6 +19,9 @@ from tokenyard.formats.registry import format_names, get_format
 from tokenyard.storage import storage_error
 
 Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder, a file, or a file:// URL.")]
+#: Of U+0000 .. U+001F and U+007F, all but tab and line feed.
+_SIGNS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to use.")]
 Read = Annotated[
@@ -70,7 +74,7 @@ def info(path: Source, read: Read = None, json: Json = False) -> None:
     provenance = said.pop("provenance")
     print_fields(path, said)
     if provenance:
-        print_fields("made by", provenance)
+        print_tree("made by", provenance)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
@@ -108,7 +112,9 @@ def peek(
     row: Annotated[int, typer.Option(help="The first row to show; negative counts from the end.")] = 0,
     num: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens shown of each row.")] = 200,
-    tokenizer: Annotated[str | None, typer.Option(help="Name, folder or tokenizer.json, to show text.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json, to show text.")
+    ] = None,
     read: Read = None,
     json: Json = False,
 ) -> None:
@@ -127,7 +133,7 @@ def peek(
         return
     for i, values in rows:
         tokens = values.pop("tokens")
-        console.rule(f"row {i}: {len(tokens):,} tokens", align="left")
+        console.print(f"row {i}: {len(tokens):,} tokens", style="bold", highlight=False)
         console.print(_marked(tokens[:max_tokens].tolist(), decode), soft_wrap=True)
         if len(tokens) > max_tokens:
             console.print(f"... {len(tokens) - max_tokens:,} more", style="dim")
@@ -189,13 +195,18 @@ def _decoder(name: str) -> Any:
 
 
 def _marked(ids: list[int], decode: Any) -> Text:
-    """Each token on a ground of its own, so that its edges are seen."""
-    text = Text()
-    for n, token in enumerate(ids):
-        shown = decode([token]).replace("\n", "⏎\n") if decode else str(token)
-        text.append(shown, style=("on grey23", "on grey37")[n % 2] if decode else "")
-        text.append("" if decode else " ")
-    return text
+    """The text with the edges of its tokens: each on a ground of its own, or, without shades, a line between."""
+    if decode is None:
+        return Text(" ".join(map(str, ids)))
+    shown = [_visible(decode([token])) or f"<{token}>" for token in ids]
+    if not has_shades():
+        return Text("│".join(shown))
+    return Text.assemble(*((token, ("on grey23", "on grey37")[n % 2]) for n, token in enumerate(shown)))
+
+
+def _visible(text: str) -> str:
+    """Control characters as signs, which a terminal would obey."""
+    return text.translate(_SIGNS).replace("\n", "⏎\n")
 
 
 def _short(value: Any) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tokenyard.cli.output import parse_options, print_fields, print_json, progress
+from tokenyard.cli.output import parse_options, print_fields, print_json
+from tokenyard.cli.progress import progress
 from tokenyard.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]

@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from tokenyard.converters.job import OnProgress, Progress
 from tokenyard.errors import ConfigError
 
+#: As a shell says it of a process that a closed pipe has ended: 128 and the number of SIGPIPE.
+CLOSED_PIPE = 141
+
+
+class _Output(Console):
+    """Standard output; whoever reads it may have had enough, as `head` has."""
+
+    def on_broken_pipe(self) -> None:
+        """End without a word."""
+        self.quiet = True
+        _end_at_closed_pipe()
+
+
 errors = Console(stderr=True)
-console = Console()
+console = _Output()
+
+
+def has_shades() -> bool:
+    """Whether grounds of two greys can be told apart: on a terminal of 256 colors, where NO_COLOR isn't set."""
+    return console.color_system in ("256", "truecolor") and not console.no_color
 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+    try:
+        sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _end_at_closed_pipe()
+
+
+def _end_at_closed_pipe() -> NoReturn:
+    # Python flushes standard output once more when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(CLOSED_PIPE)
 
 
 def print_fields(title: str, values: Mapping[str, Any]) -> None:
@@ -32,6 +57,33 @@ def print_fields(title: str, values: Mapping[str, Any]) -> None:
     console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
     for name, value in shown.items():
         console.print(f"  {name:{width}}  {value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_tree(title: str, values: Mapping[str, Any]) -> None:
+    """A title, then a line for each name and value; mappings, and lists of them, come on lines further in."""
+    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    for line in _tree_lines(values, "  "):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _tree_lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    named = {str(name).replace("_", " "): value for name, value in values.items() if value not in ((), {}, [], None)}
+    flat = {name: value for name, value in named.items() if not _is_nested(value)}
+    width = max(map(len, flat), default=0)
+    for name, value in named.items():
+        if name in flat:
+            yield f"{indent}{name:{width}}  {_shown(value)}"
+            continue
+        parts = [value] if isinstance(value, Mapping) else value
+        for number, part in enumerate(parts, 1):
+            yield f"{indent}{name}" if len(parts) == 1 else f"{indent}{name} {number} of {len(parts)}"
+            yield from _tree_lines(part, indent + "  ")
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list | tuple) and all(isinstance(part, Mapping) for part in value)
+    )
 
 
 def print_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -57,27 +109,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{k}: {v}" for k, v in value.items()) or "-"
     return str(value)
-
-
-@contextmanager
-def progress(title: str) -> Iterator[OnProgress]:
-    """A progress line on standard error: rows, tokens, MB/s and the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[amounts]}"),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task(title, total=1.0, amounts="")
-
-        def show(done: Progress) -> None:
-            speed = done.bytes / done.seconds / 1e6 if done.seconds else 0.0
-            amounts = f"{done.rows:,} rows, {done.tokens:,} tokens" + (f", {speed:,.0f} MB/s" if done.bytes else "")
-            bar.update(task, completed=done.share, amounts=amounts)
-
-        yield show
 
 
 def parse_options(values: Sequence[str] | None, *, keep_names: bool = False) -> dict[str, Any]:

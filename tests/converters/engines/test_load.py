@@ -36,9 +36,39 @@ def test_a_tokenizer_json_has_no_eos_unless_one_is_named(gpt2):
     assert gpt2.special_tokens == ("<|endoftext|>",)
 
 
-def run(code, *arguments):
+def run(code, *arguments, environment=None):
     """What a Python process of its own prints."""
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+def without_proxies(**more):
+    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()} | more
+
+
+def load_without_a_hub(name, home):
+    """What a process says that loads a name: its largest id, or the error. Nobody listens where the hub should be."""
+    code = (
+        "import sys; from tokenyard.converters.engines import load_tokenizer\n"
+        "try: print(load_tokenizer(sys.argv[1]).max_id)\n"
+        "except ValueError as e: print(e)"
+    )
+    environment = without_proxies(HF_HOME=str(home), HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    command = [sys.executable, "-c", code, name]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=120)
+
+
+def cached(home):
+    """Put a name, some/model, into the hub's cache."""
+    found = json.loads(real_data.gpt2_json().read_text())
+    found["pre_tokenizer"]["use_regex"] = False
+    snapshot = home / "hub" / "models--some--model" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "tokenizer.json").write_text(json.dumps(found))
+    (snapshot / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    (snapshot / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    (snapshot.parent.parent / "refs").mkdir()
+    (snapshot.parent.parent / "refs" / "main").write_text(snapshot.name)
 
 
 def test_a_file_is_loaded_without_torch():
@@ -144,9 +174,70 @@ def test_a_name_that_can_not_be_found_says_where_it_was_looked_for(monkeypatch):
     with pytest.raises(
         UnknownTokenizerError,
         match=r"no tokenizer 'no-such/name': looked for a file or a folder at /.*/no-such/name, and for that name on "
-        r"the Hugging Face hub and in its cache /.*, offline \(HF_HUB_OFFLINE is set\)",
+        r"the Hugging Face hub and in its cache /.*, offline \(HF_HUB_OFFLINE is set\); give the path of a tokenizer",
     ):
         load_tokenizer("no-such/name")
+
+
+def test_without_a_network_a_name_fails_at_once_without_noise_and_says_what_to_do(tmp_path):
+    said = load_without_a_hub("no-such/name", tmp_path)
+    assert said.stdout.startswith(
+        f"no tokenizer 'no-such/name': looked for a file or a folder at {os.getcwd()}/no-such/name, and for that name "
+        f"in its cache {tmp_path}/hub alone, as the Hugging Face hub at http://127.0.0.1:9 can't be reached ("
+    )
+    assert said.stdout.endswith(
+        "; give the path of a tokenizer.json, or of a folder that a tokenizer was saved in, or load the name once "
+        "where there is a network, bring that cache here (HF_HOME says where it lies), and set HF_HUB_OFFLINE=1\n"
+    )
+    assert "Retrying" not in said.stderr
+
+
+def test_without_a_network_a_name_is_loaded_out_of_the_cache(tmp_path):
+    cached(tmp_path)
+    said = load_without_a_hub("some/model", tmp_path)
+    assert (said.stdout, "Retrying" in said.stderr) == ("50256\n", False)
+
+
+def test_a_hub_that_answers_is_asked_for_a_name(monkeypatch):
+    from huggingface_hub import constants
+    from transformers import AutoTokenizer
+
+    asked = []
+
+    def from_pretrained(name, **options):
+        asked.append((name, options["local_files_only"]))
+        raise OSError("404: there is none")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("tokenyard.converters.engines.load.why_unreachable", lambda: None)
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", from_pretrained)
+    with pytest.raises(
+        UnknownTokenizerError, match=r"hub and in its cache /.*: 404: there is none; correct the name, or"
+    ):
+        load_tokenizer("no-such/name")
+    assert asked == [("no-such/name", False)]
+
+
+def test_any_answer_of_the_hub_says_that_it_can_be_reached():
+    code = (
+        "import http.server, threading\n"
+        "class Refusing(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_HEAD(self): self.send_error(403)\n"
+        "    def log_message(self, *said): pass\n"
+        "server = http.server.HTTPServer(('127.0.0.1', 0), Refusing)\n"
+        "threading.Thread(target=server.serve_forever, daemon=True).start()\n"
+        "from huggingface_hub import constants\n"
+        "from tokenyard.converters.engines.hub import why_unreachable\n"
+        "constants.ENDPOINT = f'http://127.0.0.1:{server.server_port}'\n"
+        "print(why_unreachable())\n"
+        "constants.ENDPOINT = 'http://127.0.0.1:9'\n"
+        "print(why_unreachable())\n"
+        "constants.HF_HUB_OFFLINE = True\n"
+        "print(why_unreachable())\n"
+    )
+    reachable, closed, offline = run(code, environment=without_proxies(HF_HUB_OFFLINE="0")).splitlines()
+    assert (reachable, offline) == ("None", "None")
+    assert "refused" in closed
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
@@ -183,15 +274,7 @@ def test_a_folder_that_transformers_turns_into_another_tokenizer_is_warned_of(tm
 
 
 def test_a_name_is_loaded_out_of_the_hubs_cache_and_compared_with_its_tokenizer_json(tmp_path):
-    found = json.loads(real_data.gpt2_json().read_text())
-    found["pre_tokenizer"]["use_regex"] = False
-    snapshot = tmp_path / "hub" / "models--some--model" / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
-    (snapshot / "tokenizer.json").write_text(json.dumps(found))
-    (snapshot / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
-    (snapshot / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    (snapshot.parent.parent / "refs").mkdir()
-    (snapshot.parent.parent / "refs" / "main").write_text(snapshot.name)
+    cached(tmp_path)
     code = (
         "from tokenyard.converters.engines import load_tokenizer; spec = load_tokenizer('some/model'); "
         "print(spec.max_id, 'transformers loads it as GPT2Tokenizer' in spec.warnings[0])"

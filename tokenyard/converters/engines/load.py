@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tokenyard.converters.engines.hub import not_found, why_unreachable
 from tokenyard.converters.engines.spec import TokenizerSpec, canonical_json, fingerprint
 from tokenyard.errors import MissingDependencyError, UnknownTokenizerError
 
@@ -63,14 +64,16 @@ def _load(name: str) -> Any:
     file = _tokenizer_json(name)
     if file is None and not Path(name).exists() and (name.endswith(".json") or Path(name).is_absolute()):
         raise UnknownTokenizerError(f"{name}: no such file, looked for at {Path(name).absolute()}")
+    unreachable = why_unreachable() if file is None and not Path(name).exists() else None
     try:
         if file is not None:
             return PreTrainedTokenizerFast(tokenizer_file=str(file))  # type: ignore[no-untyped-call]
         from transformers import AutoTokenizer  # brings torch, where that is installed
 
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        offline = unreachable is not None
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=offline)
     except Exception as error:  # transformers and tokenizers raise anything, plain Exception among it
-        raise UnknownTokenizerError(_explain(name, file, error)) from error
+        raise UnknownTokenizerError(_explain(name, file, unreachable, error)) from error
 
 
 def _tokenizer_json(name: str) -> Path | None:
@@ -83,7 +86,7 @@ def _tokenizer_json(name: str) -> Path | None:
     return alone if alone.is_file() and not has_config else None
 
 
-def _explain(name: str, file: Path | None, error: Exception) -> str:
+def _explain(name: str, file: Path | None, unreachable: str | None, error: Exception) -> str:
     if file is not None:
         return f"{file}: not a tokenizer.json that transformers can load: {error}"
     if "trust_remote_code" in str(error):
@@ -91,13 +94,7 @@ def _explain(name: str, file: Path | None, error: Exception) -> str:
     if Path(name).is_dir():
         held = ", ".join(sorted(path.name for path in Path(name).iterdir())[:20])
         return f"{name}: transformers can't load a tokenizer from this folder, which holds {held or 'nothing'}: {error}"
-    from huggingface_hub import constants
-
-    offline = ", offline (HF_HUB_OFFLINE is set)" if constants.HF_HUB_OFFLINE else ""
-    return (
-        f"no tokenizer {name!r}: looked for a file or a folder at {Path(name).absolute()}, and for that name on the "
-        f"Hugging Face hub and in its cache {constants.HF_HUB_CACHE}{offline}: {error}"
-    )
+    return not_found(name, str(Path(name).absolute()), unreachable, error)
 
 
 def _refuse_unusable(name: str, tokenizer: Any, vocabulary: dict[str, int]) -> None:
