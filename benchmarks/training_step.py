@@ -46,7 +46,7 @@ import sys, threading, time
 done = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()
 late = []
-while not done.is_set():
+while not (late and done.is_set()):
     started = time.perf_counter()
     time.sleep({nap})
     late.append(1e3 * (time.perf_counter() - started - {nap}))
@@ -91,7 +91,7 @@ class Probe:
 
     def _watch(self) -> None:
         before = waited_for_a_core()
-        while not self._done.is_set():
+        while not (self.late and self._done.is_set()):
             started = time.perf_counter()
             time.sleep(_NAP_SECONDS)
             late = 1e3 * (time.perf_counter() - started - _NAP_SECONDS)
