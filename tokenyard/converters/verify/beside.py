@@ -1,0 +1,37 @@
+"""Checks of what lies beside the shards: files of the native layout, and files that nobody knows of."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from tokenyard.converters.verify.opened import is_own
+from tokenyard.converters.verify.report import Problem
+from tokenyard.converters.verify.shards import check_file
+from tokenyard.corpus import Corpus
+from tokenyard.formats.registry import get_format
+
+
+def check_beside(corpus: Corpus) -> list[Problem]:
+    """Sizes and checksums of the native layout's own files, and files that would be taken for shards."""
+    problems = [check_file(corpus, file, None) for file in corpus.manifest.files]
+    return [p for p in problems if p is not None] + _strangers(corpus)
+
+
+def _strangers(corpus: Corpus) -> list[Problem]:
+    """Files with the suffix of shards that the manifest doesn't name; of folders that tokenyard made."""
+    if not is_own(corpus) or not corpus.folder.path.is_dir():
+        return []
+    suffix = get_format(corpus.format).suffix
+    known = {file.name for shard in corpus.manifest.shards for file in shard.files}
+    found = [n for n in corpus.folder.list() if n not in known and suffix in PurePosixPath(n).suffixes]
+    # StreamingDataset unpacks x.mds.zstd to x.mds where it lies.
+    unpacked = {name.rpartition(".")[0] for name in known} if found else set()
+    return [
+        Problem(
+            message=f"{corpus.folder.at(name)}: the manifest doesn't name it, but tools that read the folder file by "
+            "file would take it for a shard; move it away",
+            file=name,
+        )
+        for name in found
+        if name not in unpacked
+    ]
