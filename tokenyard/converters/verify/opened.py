@@ -50,8 +50,9 @@ def open_to_verify(path: str | os.PathLike[str] | Corpus, read: Mapping[str, Any
 
 
 def has_manifest(corpus: Corpus) -> bool:
-    """Whether the corpus was opened by a manifest: then all its row indexes are files that it names."""
-    return all(shard.index is not None for shard in corpus.manifest.shards)
+    """Whether the corpus was opened by a manifest: then its row indexes are files that it names."""
+    shards = corpus.manifest.shards
+    return not shards or shards[0].index is not None
 
 
 def is_own(corpus: Corpus) -> bool:

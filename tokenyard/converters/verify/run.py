@@ -20,7 +20,7 @@ from tokenyard.converters.verify.report import Problem, VerifyReport, bad_shards
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DestinationExistsError
-from tokenyard.manifest import MANIFEST_NAME
+from tokenyard.manifest import MANIFEST_NAME, FileInfo
 
 _QUICK = (
     "no shard was decoded: bytes that changed in a file of the right size, and shards of one size that were exchanged, "
@@ -75,10 +75,12 @@ def verify(
     problems = list(opened.problems)
     checked: Checked | None = None
     library = loss = promised = None
+    files: tuple[FileInfo, ...] = ()
     if corpus is not None:
         library = check_python(corpus.format, interpreter) if reference else None
         meter.total = corpus.num_tokens * (2 if reference else 1)
-        problems += check_beside(corpus)
+        files = corpus.manifest.all_files
+        problems += check_beside(corpus, files)
         promised = corpus.manifest.digests
         if quick:
             problems += quick_check(corpus, num_workers, meter)
@@ -105,7 +107,7 @@ def verify(
         mode="quick" if quick else "full",
         against=None if against is None else str(against.path if isinstance(against, Corpus) else against),
         reference=library,
-        num_files=len(corpus.manifest.all_files) if corpus else 0,
+        num_files=len(files),
         num_shards=len(corpus.manifest.shards) if corpus else 0,
         num_rows=len(corpus) if corpus else 0,
         num_tokens=corpus.num_tokens if corpus else 0,

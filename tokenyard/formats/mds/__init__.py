@@ -235,7 +235,8 @@ def _check_index(table: Bytes, num_bytes: int, index: ShardIndex, schema: Schema
     """Hold a shard's own table of samples to the index: a shard of the same size in its place is refused."""
     bounds = mds_decode.sample_bounds(table, index.num_rows, where, num_bytes)
     itemsize = np.dtype(index.meta.get("dtypes", {}).get("tokens", schema.token_dtype)).itemsize
-    mds_decode.check_places(bounds, index.arrays["starts"], np.diff(index.offsets) * itemsize, where)
+    is_last = not schema.fields and not index.meta  # of others, columns may be left out
+    mds_decode.check_places(bounds, index.arrays["starts"], np.diff(index.offsets) * itemsize, is_last, where)
 
 
 def _check_dtype(found: np.dtype[Any], declared: str, where: str) -> None:

@@ -74,9 +74,13 @@ def sample_bounds(buffer: Bytes, samples: int, where: str, num_bytes: int | None
     return bounds
 
 
-def check_places(bounds: Offsets, starts: Offsets, num_bytes: Offsets, where: str) -> None:
-    """Raise DataError unless the ``num_bytes`` from ``starts`` on, those of the tokens, lie in their samples."""
-    wrong = (starts < bounds[:-1]) | (starts + num_bytes > bounds[1:])
+def check_places(bounds: Offsets, starts: Offsets, num_bytes: Offsets, is_last: bool, where: str) -> None:
+    """Raise DataError unless the ``num_bytes`` from ``starts`` on, those of the tokens, lie in their samples.
+
+    ``is_last``: nothing comes behind them there.
+    """
+    ends = starts + num_bytes
+    wrong = (starts < bounds[:-1]) | (ends != bounds[1:] if is_last else ends > bounds[1:])
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
