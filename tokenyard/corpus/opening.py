@@ -65,6 +65,8 @@ def open_readable(
 ) -> Corpus:
     """As ``open_corpus``; but of a corpus that others made, shards that can't be indexed are left out and told.
 
+    That shards have changed since they were indexed is told too, of none by name ("").
+
     Raises what ``open_corpus`` raises, where leaving out files doesn't help.
     """
     return _open(path, format, read, cache_bytes, options, on_bad)
@@ -78,7 +80,7 @@ def _open(
     names = listed
     if names is None:
         if folder.exists(MANIFEST_NAME):
-            return _open_own(folder, format, chosen, cache_bytes)
+            return _open_own(folder, format, chosen, cache_bytes, on_bad)
         if folder.exists(MARKER_NAME):
             raise IncompleteCorpusError(
                 f"{folder.path}: a job began here and did not finish ({MARKER_NAME} is there, the manifest is not); "
@@ -163,7 +165,7 @@ def plain_options(options: ReadOptions) -> dict[str, Any]:
     return options.model_dump(mode="json", exclude_none=True)
 
 
-def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: int) -> Corpus:
+def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: int, on_bad: OnBad | None) -> Corpus:
     manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
     if format not in ("auto", manifest.format):
         raise ConfigError(f"{folder.path} is a corpus in format {manifest.format}, not {format}; use format: auto")
@@ -174,7 +176,12 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
             "again: tokenyard index --force"
         )
     if manifest.provenance.get("job") == INDEX_JOB:
-        _check_unchanged(folder, manifest, said)
+        try:
+            _check_unchanged(folder, manifest, said)
+        except DataError as e:
+            if on_bad is None:
+                raise
+            on_bad("", e)
     elif given:
         raise ConfigError(
             f"{folder.path} is a corpus that tokenyard made, whose manifest says all of it; leave out "

@@ -57,6 +57,8 @@ def test_fields_are_compared_too(tmp_path):
     a = write_corpus(tmp_path / "a", rows, source=("string", ["x", "y", "z"]), score=("float32", [0.5, np.nan, 1.0]))
     b = write_corpus(tmp_path / "b", rows, source=("string", ["x", "y", "w"]), score=("float32", [0.5, np.nan, 1.0]))
     c = write_corpus(tmp_path / "c", rows, source=("string", ["x", "y", "z"]))
+    d = write_corpus(tmp_path / "d", rows, source=("string", ["x", "y", "z"]), score=("int8", [1, 2, 3]))
+    assert any("field 'score' is float32 here, int8 there" in str(p) for p in verify(a.path, against=d.path).problems)
     problems = [str(p) for p in verify(a.path, against=b.path).problems]
     assert any("row 2 is the first that differs: field 'source' is 'z' here, 'w' there" in p for p in problems)
     assert any("field 'score' is absent there" in str(p) for p in verify(a.path, against=c.path).problems)

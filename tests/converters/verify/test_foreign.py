@@ -90,6 +90,19 @@ def test_a_changed_token_is_not_seen_before_it_was_indexed_and_seen_after(others
     assert report.notes == ()
 
 
+@pytest.mark.parametrize("format", ["npy", "mds"])
+def test_an_indexed_one_whose_shards_changed_is_verified_all_the_same(others, format):
+    path, names = others(format)
+    index_corpus(path)
+    (path / names[1]).unlink()
+    flip(path / names[3], -1, 1)
+    report = verify(path)
+    assert report.bad_shards == (1, 3)
+    assert any("no such file" in str(p) for p in report.problems)
+    assert any("its checksum is" in str(p) for p in report.problems)
+    assert report.problems[0].file is None
+
+
 def test_a_page_that_changed_is_told_by_its_own_checksum(others):
     path, names = others("parquet")
     data = (path / names[BAD]).read_bytes()

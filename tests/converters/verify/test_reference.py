@@ -9,12 +9,15 @@ import pytest
 
 import tokenyard
 from tests.converters.verify.made import BAD, FORMATS, remove, shard_file, write
+from tests.corpora import write_corpus
 from tests.formats import all_types, mds_by_hand
-from tokenyard.converters.verify import verify
-from tokenyard.converters.verify.library import SCRIPTS, library_of
+from tokenyard.converters.verify import library, verify
+from tokenyard.converters.verify.library import SCRIPTS, End, Rows, Values, library_of
+from tokenyard.converters.verify.meter import Meter
+from tokenyard.converters.verify.reference import compare_with_reference
 from tokenyard.corpus import Corpus
 from tokenyard.corpus.indexing import index_corpus
-from tokenyard.errors import ConfigError, MissingDependencyError
+from tokenyard.errors import ConfigError, MissingDependencyError, VerificationError
 from tokenyard.formats.registry import get_format
 
 LIBRARY = {
@@ -162,6 +165,96 @@ def test_an_interpreter_that_is_none_is_an_error_that_names_it(whole, tmp_path):
         ConfigError, match=r"--python: .*/nothing can't be run \(No such file.*give the interpreter of an"
     ):
         verify(whole / "npy", reference=True, python=tmp_path / "nothing")
+
+
+def stand_in(tmp_path, *lines):
+    """A program in the place of an interpreter."""
+    program = tmp_path / "program"
+    program.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    program.chmod(0o755)
+    return program
+
+
+VERSION = """echo '{"version": "1"}'"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["echo gone wrong >&2", "exit 3"], r"numpy, asked of .*/program: ended with status 3; .*:\ngone wrong"),
+        (["exit 0"], r"numpy, asked of .*/program: ended and said nothing; .*/program is no Python interpreter"),
+        (["echo hello"], r"numpy, asked of .*: expected a frame, found b'hello"),
+        (
+            [VERSION, """echo '{"shard": 0, "rows": 1, "columns": [["tokens", "<u2", 9, 0, 0]]}'"""],
+            "ended in the middle",
+        ),
+        (["exec sleep 600"], "numpy, asked of .*: said nothing for 0.2 s; ended"),
+    ],
+)
+def test_a_library_whose_process_fails_is_an_error_that_says_how(whole, tmp_path, monkeypatch, lines, said):
+    monkeypatch.setattr("tokenyard.converters.verify.library._SILENCE_S", 0.2 if "sleep" in lines[0] else 60)
+    with pytest.raises(VerificationError, match=said):
+        verify(whole / "npy", reference=True, python=stand_in(tmp_path, *lines))
+
+
+def values(*rows, dtype=np.int64, valid=None):
+    """Lists as a library gives them."""
+    lengths = np.array([len(row) for row in rows])
+    items = np.array([item for row in rows for item in row], dtype)
+    return Values(items=items, lengths=lengths, valid=None if valid is None else np.array(valid))
+
+
+@pytest.mark.parametrize(
+    ("messages", "row", "said"),
+    [
+        ([values([1, 2], [3], [4, 5])], None, None),
+        ([values([1, 2], [3], [4, 6])], 2, "tokens: item 1 is 5 here, 6 by the library"),
+        ([values([1, 2], [3, 4], [5])], 1, "tokens: 1 items here, 2 by the library"),
+        ([values([1, 2]), values([3], [4])], 2, "tokens: 2 items here, 1 by the library"),
+        ([values([1, 2], [3])], 2, "the library ends before this row"),
+        ([values([1, 2], [3], [4, 5]), values([6])], 2, "the library goes on after the last row"),
+        (["text"], 0, "the library gives text as tokens"),
+        ([], None, "the library can't read it: OSError: damaged"),
+    ],
+)
+def test_the_first_difference_is_told_in_words(tmp_path, monkeypatch, messages, row, said):
+    corpus = write_corpus(tmp_path / "corpus", [[1, 2], [3], [4, 5]])
+    counts = [1 if isinstance(m, str) else len(m.lengths) for m in messages]
+    frames = [Rows(shard=0, count=n, columns={"tokens": m}) for n, m in zip(counts, messages, strict=True)]
+    end = End(shard=0, error=None if messages else "OSError: damaged")
+    monkeypatch.setattr(library, "read", lambda *_: iter([*frames, end]))
+    found, _ = compare_with_reference(corpus, "python", (), 1, Meter(None))
+    assert [p.rows for p in found] == ([] if said is None else [None if row is None else (row, row)])
+    for problem in found:
+        assert str(problem).startswith(str(tmp_path / "corpus" / "shard-00000.npy"))
+        assert str(problem).endswith(f": differs from the official library: {said}")
+
+
+def test_nulls_and_numbers_of_fields_are_compared(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "corpus", [[1], [2], [3]], n=("uint64?", [2**64 - 1, None, 7]))
+    tokens = values([1], [2], [3])
+
+    def compare(n):
+        frames = [Rows(shard=0, count=3, columns={"tokens": tokens, "n": n}), End(shard=0, error=None)]
+        monkeypatch.setattr(library, "read", lambda *_: iter(frames))
+        return [str(p).rpartition("library: ")[2] for p in compare_with_reference(corpus, "p", (), 1, Meter(None))[0]]
+
+    assert compare(values([2**64 - 1], [], [7], dtype=np.uint64, valid=[True, False, True])) == []
+    assert compare(values([2**64 - 1], [], [8], dtype=np.uint64, valid=[True, False, True])) == [
+        "n: 7 here, 8 by the library"
+    ]
+    assert compare(values([2**64 - 1], [0], [7], dtype=np.uint64, valid=[True, True, True])) == [
+        "n: it is null here, by the library it is not"
+    ]
+
+
+def test_rows_that_tokenyard_itself_can_not_read_are_told_as_such(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "corpus", [[1], [2]])
+    (tmp_path / "corpus" / "shard-00000.npy").unlink()
+    frames = [Rows(shard=0, count=2, columns={"tokens": values([1], [2])}), End(shard=0, error=None)]
+    monkeypatch.setattr(library, "read", lambda *_: iter(frames))
+    (problem,) = compare_with_reference(corpus, "python", (), 1, Meter(None))[0]
+    assert "tokenyard can't read it: can't" in str(problem)
 
 
 def test_arguments_that_do_not_go_together_are_refused(whole, tmp_path):

@@ -84,7 +84,8 @@ def library_of(format: str) -> Library:
 def ask_version(format: str, python: str) -> str:
     """The library and its version in the environment of ``python``. Raises as ``read`` does."""
     job = {"path": os.getcwd(), "fields": {}, "shards": []}
-    return next(f"{library_of(format).title} {version}" for version in _messages(format, python, job, "asked first"))
+    (version,) = _messages(format, python, job, f"asked of {python}")
+    return f"{library_of(format).title} {version}"
 
 
 def read(format: str, python: str, folder: Path, fields: Mapping[str, str], shards: Sequence[Any]) -> Iterator[Any]:
@@ -123,7 +124,7 @@ def _messages(format: str, python: str, job: Mapping[str, Any], what: str) -> It
                     f"has {library.title}, as venv/bin/python"
                 ) from e
         try:
-            yield from _Frames(process, f"{library.title} on {what}", errors).messages(library, python)
+            yield from _Frames(process, f"{library.title}, {what}", errors).messages(library, python)
         finally:
             _end(process)
 
@@ -139,8 +140,13 @@ class _Frames:
 
     def messages(self, library: Library, python: str) -> Iterator[Any]:
         """The version, then Rows and Ends."""
+        is_first = True
         while (line := self._line()) is not None:
-            head = json.loads(line)
+            try:
+                head = json.loads(line)
+            except ValueError:
+                raise VerificationError(f"{self._what}: expected a frame, found {line!r:.80}") from None
+            is_first = False
             if "missing" in head:
                 module = head["missing"]
                 package = _PACKAGES.get(module, module)
@@ -159,6 +165,8 @@ class _Frames:
         if status:
             said = "\n".join(self._errors.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:])
             raise VerificationError(f"{self._what}: ended with status {status}; the last that it said:\n{said}")
+        if is_first:
+            raise VerificationError(f"{self._what}: ended and said nothing; {python} is no Python interpreter")
 
     def _column(self, dtype: str | None, sizes: list[Any]) -> Values | str:
         if dtype is None:

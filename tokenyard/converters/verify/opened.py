@@ -34,7 +34,7 @@ def open_to_verify(path: str | os.PathLike[str] | Corpus, read: Mapping[str, Any
     problems: list[Problem] = []
 
     def on_bad(name: str, error: Exception) -> None:
-        problems.append(Problem(message=f"{error}", file=name))
+        problems.append(Problem(message=f"{error}", file=name or None))
 
     try:
         corpus = open_readable(path, on_bad, **dict(read))
