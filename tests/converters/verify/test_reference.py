@@ -249,8 +249,8 @@ def test_nulls_and_numbers_of_fields_are_compared(tmp_path, monkeypatch):
 
 
 def test_rows_that_tokenyard_itself_can_not_read_are_told_as_such(tmp_path, monkeypatch):
-    corpus = write_corpus(tmp_path / "corpus", [[1], [2]])
-    (tmp_path / "corpus" / "shard-00000.npy").unlink()
+    corpus = write_corpus(tmp_path / "corpus", [[1], [2]], format="jsonl")
+    (tmp_path / "corpus" / "shard-00000.jsonl").unlink()
     frames = [Rows(shard=0, count=2, columns={"tokens": values([1], [2])}), End(shard=0, error=None)]
     monkeypatch.setattr(library, "read", lambda *_: iter(frames))
     (problem,) = compare_with_reference(corpus, "python", (), 1, Meter(None))[0]
