@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ class Opened:
     corpus: Corpus | None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...] = ()
 
 
 def open_to_verify(path: str | os.PathLike[str] | Corpus, read: Mapping[str, Any]) -> Opened:
