@@ -14,6 +14,7 @@ from tokenyard.cli import inspect, jobs
 from tokenyard.cli.bench import bench
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
+from tokenyard.cli.verify import verify
 from tokenyard.errors import (
     ConfigError,
     DestinationExistsError,
@@ -55,7 +56,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     jobs.pack,
     jobs.convert,
     jobs.index,
-    inspect.verify,
+    verify,
     inspect.info,
     inspect.peek,
     order,

@@ -1,4 +1,4 @@
-"""Commands that look: verify, info, peek, formats, schema."""
+"""Commands that look: info, peek, formats, schema."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tokenyard.cli.output import console, has_shades, parse_options, print_fields, print_json, print_tree
-from tokenyard.cli.progress import progress
-from tokenyard.converters.verify import verify as verify_corpus
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import ConfigError, NoTokensError
 from tokenyard.formats.registry import format_names, get_format
@@ -23,40 +21,12 @@ Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder,
 _SIGNS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Workers = Annotated[int, typer.Option("--workers", "-w", min=1, help="Processes to use.")]
 Read = Annotated[
     list[str] | None,
     typer.Option(
         "--read", metavar="KEY=VALUE", help="What a corpus of others doesn't say: tokens, token_dtype, split ..."
     ),
 ]
-
-
-def verify(
-    path: Source,
-    against: Annotated[
-        str | None, typer.Option(help="Another corpus, in any format, that must hold the same rows.")
-    ] = None,
-    workers: Workers = 1,
-    read: Read = None,
-    json: Json = False,
-) -> None:
-    """Check every file and every row of a corpus; exit code 1 when something is wrong.
-
-    Example: `tokenyard verify data/corpus-mds --against data/corpus-npy`
-    """
-    with progress("verify") as show:
-        report = verify_corpus(path, against=against, num_workers=workers, read=parse_options(read), on_progress=show)
-    if json:
-        print_json(report.to_dict())
-    else:
-        said = report.to_dict()
-        del said["problems"]
-        print_fields("verified" if report.ok else "NOT WHOLE" if report.damaged else "DIFFERENT", said)
-        for problem in report.problems:
-            console.print(f"- {problem}", markup=False, highlight=False, soft_wrap=True)
-    if not report.ok:
-        raise typer.Exit(1)
 
 
 def info(path: Source, read: Read = None, json: Json = False) -> None:

@@ -124,6 +124,23 @@ class Corpus:
         """int64[rows + 1]: the token at which each row of a shard begins, counted in the shard, and their end."""
         return self._reader(shard).index.offsets
 
+    def shard_index(self, shard: int) -> ShardIndex:
+        """The row index of a shard."""
+        return self._reader(shard).index
+
+    def shard_block_rows(self, shard: int) -> Offsets:
+        """int64[blocks + 1]: the row at which each storage block of a shard begins, and their end, in the corpus."""
+        begins: Offsets = self._reader(shard).block_rows + self._row_starts[shard]
+        return begins
+
+    def check_shard(self, shard: int) -> None:
+        """Look anew whether a shard's files and row index are as the manifest says: sizes, counts, bounds.
+
+        No row is read. Raises DataError, StorageError.
+        """
+        self._check_process()
+        self._shards.open(shard)
+
     # ---- rows ----
 
     def __getitem__(self, i: int) -> Array:
@@ -308,5 +325,5 @@ def _pieces(reader: ShardReader, start: int, stop: int, max_tokens: int) -> Iter
     while start < stop:
         block = int(np.searchsorted(reader.block_rows, start, side="right")) - 1
         end = min(stop, int(reader.block_rows[block + 1]), start + _BATCH_ROWS)
-        yield from iter_pieces(reader, start, end, max_tokens)
+        yield from iter_pieces(reader.index.offsets, start, end, max_tokens)
         start = end

@@ -15,8 +15,14 @@ from typing import Any, Literal, get_args
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import INDEX_JOB, local_path
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
-from tokenyard.errors import ConfigError, DataError, IncompleteCorpusError, NotACorpusError
-from tokenyard.formats.base import Discovered, Format, ReadOptions, explain
+from tokenyard.errors import (
+    ConfigError,
+    DataError,
+    IncompleteCorpusError,
+    NotACorpusError,
+    StorageError,
+)
+from tokenyard.formats.base import Discovered, Format, OnBad, ReadOptions, explain
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.registry import format_names, get_format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest, ShardInfo
@@ -45,21 +51,50 @@ def open_corpus(
 
     Raises NotACorpusError, IncompleteCorpusError (a job's marker without a manifest), DataError, ConfigError.
     """
+    return _open(path, format, read, cache_bytes, options, None)
+
+
+def open_readable(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    on_bad: OnBad,
+    *,
+    format: str = "auto",
+    read: ReadOption = "auto",
+    cache_bytes: int = 1 << 30,
+    **options: Any,
+) -> Corpus:
+    """As ``open_corpus``; but of a corpus that others made, shards that can't be indexed are left out and told.
+
+    That shards have changed since they were indexed is told too, of none by name ("").
+
+    Raises what ``open_corpus`` raises, where leaving out files doesn't help.
+    """
+    return _open(path, format, read, cache_bytes, options, on_bad)
+
+
+def _open(
+    path: Any, format: str, read: ReadOption, cache_bytes: int, options: Mapping[str, Any], on_bad: OnBad | None
+) -> Corpus:
     chosen = read_options(options)
     folder, listed = _locate(path, read)
     names = listed
     if names is None:
         if folder.exists(MANIFEST_NAME):
-            return _open_own(folder, format, chosen, cache_bytes)
+            return _open_own(folder, format, chosen, cache_bytes, on_bad)
         if folder.exists(MARKER_NAME):
             raise IncompleteCorpusError(
                 f"{folder.path}: a job began here and did not finish ({MARKER_NAME} is there, the manifest is not); "
                 "run the job again with --overwrite"
             )
         names = folder.list()
-    found = discover(folder, names, format, chosen)
+    found = discover(folder, names, format, chosen, on_bad)
     used = {file.name for shard in found.manifest.shards for file in shard.files}
-    if listed is not None and len(listed) > 1 and (others := [name for name in listed if name not in used]):
+    if (
+        on_bad is None
+        and listed is not None
+        and len(listed) > 1
+        and (others := [name for name in listed if name not in used])
+    ):
         raise DataError(
             f"{folder.path}: {others[0]} is not read with the other files, as format {found.format.name}; a list "
             "names the files of one corpus, in one format: open the others apart"
@@ -77,18 +112,34 @@ class Found:
     keys: tuple[str, ...]
 
 
-def discover(folder: Folder, names: Sequence[str], format: str, options: ReadOptions) -> Found:
+def discover(
+    folder: Folder, names: Sequence[str], format: str, options: ReadOptions, on_bad: OnBad | None = None
+) -> Found:
     """Recognize and index the files of a corpus that others made. Raises NotACorpusError, DataError, ConfigError."""
-    chosen, corpus = _ask_formats(folder, names, format, options)
-    keys = tuple(shard_key(folder, chosen, s, options) for s in corpus.shards)
-    indexes = tuple(indexed(folder, chosen, s, corpus.schema, k) for s, k in zip(corpus.shards, keys, strict=True))
-    shards = tuple(
-        ShardInfo(files=s.files, num_rows=i.num_rows, num_tokens=i.num_tokens, meta=s.meta)
-        for s, i in zip(corpus.shards, indexes, strict=True)
+    chosen, corpus = _ask_formats(folder, names, format, options, on_bad)
+    keys, indexes, shards = [], [], []
+    for source in corpus.shards:
+        try:
+            key = shard_key(folder, chosen, source, options)
+            index = indexed(folder, chosen, source, corpus.schema, key)
+        except (DataError, StorageError) as e:
+            if on_bad is None:
+                raise
+            on_bad(source.files[0].name, e)
+            continue
+        keys.append(key)
+        indexes.append(index)
+        shards.append(
+            ShardInfo(files=source.files, num_rows=index.num_rows, num_tokens=index.num_tokens, meta=source.meta)
+        )
+    manifest = Manifest(
+        format=chosen.name,
+        schema=corpus.schema,
+        shards=tuple(shards),
+        digests=known_digests(keys) if len(shards) == len(corpus.shards) else None,
+        meta=corpus.meta,
     )
-    digests = known_digests(keys)
-    manifest = Manifest(format=chosen.name, schema=corpus.schema, shards=shards, digests=digests, meta=corpus.meta)
-    return Found(format=chosen, manifest=manifest, indexes=indexes, keys=keys)
+    return Found(format=chosen, manifest=manifest, indexes=tuple(indexes), keys=tuple(keys))
 
 
 def read_options(values: Mapping[str, Any]) -> ReadOptions:
@@ -114,7 +165,7 @@ def plain_options(options: ReadOptions) -> dict[str, Any]:
     return options.model_dump(mode="json", exclude_none=True)
 
 
-def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: int) -> Corpus:
+def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: int, on_bad: OnBad | None) -> Corpus:
     manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
     if format not in ("auto", manifest.format):
         raise ConfigError(f"{folder.path} is a corpus in format {manifest.format}, not {format}; use format: auto")
@@ -125,7 +176,12 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
             "again: tokenyard index --force"
         )
     if manifest.provenance.get("job") == INDEX_JOB:
-        _check_unchanged(folder, manifest, said)
+        try:
+            _check_unchanged(folder, manifest, said)
+        except DataError as e:
+            if on_bad is None:
+                raise
+            on_bad("", e)
     elif given:
         raise ConfigError(
             f"{folder.path} is a corpus that tokenyard made, whose manifest says all of it; leave out "
@@ -186,10 +242,15 @@ def _folder(path: Path, read: ReadOption) -> Folder:
     return Folder(path, read=read)
 
 
-def _ask_formats(folder: Folder, names: Sequence[str], format: str, options: ReadOptions) -> tuple[Format, Discovered]:
+def _ask_formats(
+    folder: Folder, names: Sequence[str], format: str, options: ReadOptions, on_bad: OnBad | None
+) -> tuple[Format, Discovered]:
     for name in format_names() if format == "auto" else (format,):
         candidate = get_format(name)
-        found = candidate.discover(folder, names, options)
+        if on_bad is None:
+            found = candidate.discover(folder, names, options)
+        else:
+            found = candidate.discover_readable(folder, names, options, on_bad)
         if found is not None:
             return candidate, found
     wanted = f"one of the formats {', '.join(format_names())}" if format == "auto" else f"format {format}"

@@ -80,7 +80,7 @@ class OpenShards:
 
     def reader(self, shard: int) -> ShardReader:
         """The reader of one shard. Raises DataError, StorageError."""
-        return self._readers.get(shard, lambda: self._open(shard), _index_bytes)
+        return self._readers.get(shard, lambda: self.open(shard), _index_bytes)
 
     def extents(self, shard: int, block: int, field: str) -> Extents:
         """The extent table of one storage block. Raises DataError, SchemaError, StorageError."""
@@ -95,7 +95,8 @@ class OpenShards:
         key = (shard, block, field)
         return self._blocks.touch(key) or self._mapped.touch(key)
 
-    def _open(self, shard: int) -> ShardReader:
+    def open(self, shard: int) -> ShardReader:
+        """A new reader of one shard, which is not kept. Raises DataError, StorageError."""
         index = self._indexes[shard] if self._indexes is not None else None
         return open_shard(self._folder, self._format, self._manifest.shards[shard], self._manifest.schema, index)
 
@@ -119,11 +120,38 @@ def open_shard(
             raise DataError(
                 f"{folder.at(file.name)}: {size} bytes, expected {file.bytes}; it was cut or replaced, restore it"
             )
-    reader = format.open_shard(folder, shard, index, schema)
+    _check_arrays(index, where)
+    try:
+        reader = format.open_shard(folder, shard, index, schema)
+    except KeyError as e:
+        raise DataError(
+            f"{where}: its row index has no {e}, which format {format.name} needs; rebuild it with 'tokenyard index'"
+        ) from None
     blocks = reader.block_rows
     if blocks[0] != 0 or blocks[-1] != index.num_rows or (blocks[1:] < blocks[:-1]).any():
         raise DataError(f"{where}: its storage blocks don't cover its {index.num_rows} rows")
     return reader
+
+
+def _check_arrays(index: ShardIndex, where: str) -> None:
+    """Raise DataError unless what an index says of starts, of fields' lengths and of nulls can be true."""
+    rows = index.num_rows
+    for name, array in index.arrays.items():
+        part = name.rpartition(":")[2] if name.startswith("field:") else name
+        if part == "starts":
+            sound = len(array) == rows and (not rows or int(array.min()) >= 0)
+        elif part == "offsets":
+            sound = len(array) == rows + 1 and int(array[0]) == 0 and not (array[1:] < array[:-1]).any()
+        elif part == "null":
+            inside = not len(array) or (int(array[0]) >= 0 and int(array[-1]) < rows)
+            sound = inside and not (array[1:] <= array[:-1]).any()
+        else:
+            continue
+        if not sound:
+            raise DataError(
+                f"{where}: {name!r} of its row index is not that of {rows} rows; the index is damaged, rebuild it with "
+                "'tokenyard index'"
+            )
 
 
 def read_index(folder: Folder, file: FileInfo) -> ShardIndex:

@@ -7,14 +7,14 @@ gathers work on extent tables. So a format is one small file: subclass Format, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tokenyard.errors import ConfigError
+from tokenyard.errors import ConfigError, DataError, StorageError, TokenyardError
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
@@ -34,6 +34,9 @@ class FormatOptions(BaseModel):
         description="Bytes of tokens and fields, before compression, after which a new shard begins.",
     )
 
+
+#: Told the name of a shard that can't be read, and why; the shard is then left out.
+OnBad = Callable[[str, TokenyardError], None]
 
 AnyOptions = TypeVar("AnyOptions", bound=FormatOptions)
 
@@ -171,6 +174,28 @@ class Format(ABC):
         Reads headers only, writes nothing. Raises DataError when it is this format but damaged, or lacks the tokens.
         """
 
+    def discover_readable(
+        self, folder: Folder, names: Sequence[str], options: ReadOptions, on_bad: OnBad
+    ) -> Discovered | None:
+        """As ``discover``; but files that are damaged by themselves are left out and told, where others remain."""
+        try:
+            return self.discover(folder, names, options)
+        except DataError as e:
+            error = e
+        bad: dict[str, TokenyardError] = {}
+        for name in names:
+            try:
+                self.discover(folder, [name], options)
+            except (DataError, StorageError) as e:
+                bad[name] = e
+        good = [name for name in names if name not in bad]
+        found = self.discover(folder, good, options) if bad and good else None
+        if found is None:
+            raise error
+        for name, why in bad.items():
+            on_bad(name, why)
+        return found
+
     @abstractmethod
     def scan(self, folder: Folder, shard: ShardSource, schema: Schema) -> ShardIndex:
         """Build the row index of a shard that others made. Raises DataError that names shard and row."""
@@ -203,9 +228,11 @@ def explain(error: ValueError) -> str:
     return "; ".join(told)
 
 
-def iter_pieces(reader: ShardReader, start: int, stop: int, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """Cut rows start .. stop into runs of at most ``max_tokens`` tokens (but at least one row)."""
-    offsets = reader.index.offsets
+def iter_pieces(offsets: Offsets, start: int, stop: int, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Cut rows start .. stop into runs of at most ``max_tokens`` tokens (but at least one row).
+
+    ``offsets``: int64[rows + 1], cumulative tokens.
+    """
     while start < stop:
         end = int(np.searchsorted(offsets, offsets[start] + max_tokens, side="right")) - 1
         end = min(max(end, start + 1), stop)

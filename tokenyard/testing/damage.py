@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tokenyard.converters.verify import verify
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import DataError, TokenyardError
 from tokenyard.testing.base import SuiteBase, Variant
@@ -76,6 +77,18 @@ class Damage(SuiteBase):
         assert index is not None
         damage(damageable / index.name)
         self.check_only_shard_1_fails(damageable, index.name)
+
+    def test_verification_finds_a_changed_byte_in_any_file_of_a_shard_and_names_that_shard_alone(
+        self, damageable: Path
+    ) -> None:
+        assert verify(damageable).problems == ()
+        for file in open_corpus(damageable).manifest.shards[1].files:
+            path = damageable / file.name
+            intact = path.read_bytes()
+            middle = len(intact) // 2
+            path.write_bytes(intact[:middle] + bytes([intact[middle] ^ 1]) + intact[middle + 1 :])
+            assert verify(damageable).bad_shards == (1,)
+            path.write_bytes(intact)
 
     def test_a_row_index_of_another_shard_is_refused(self, damageable: Path) -> None:
         mine, other = (s.index for s in open_corpus(damageable).manifest.shards[1:3])

@@ -23,6 +23,7 @@ from tokenyard.formats.base import (
     Discovered,
     Format,
     FormatOptions,
+    OnBad,
     ReadOptions,
     ShardReader,
     ShardSource,
@@ -92,19 +93,31 @@ class Mds(Format):
 
     def finish(self, folder: Folder, manifest: Manifest) -> tuple[FileInfo, ...]:
         """``index.json``, which StreamingDataset begins with."""
-        columns = tuple(columns_of(manifest.schema))
-        return (folder.write(INDEX_NAME, mds_index.to_json([_entry(s, columns) for s in manifest.shards])),)
+        own = tuple(columns_of(manifest.schema))
+        entries = [_entry(s, _columns_of_others(s) or own) for s in manifest.shards]
+        return (folder.write(INDEX_NAME, mds_index.to_json(entries)),)
 
     def open_shard(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> ShardReader:
         """Maps nothing yet."""
         file, where = shard.files[0], str(folder.at(shard.name))
         if shard.meta.get("compression"):
-            return RunsReader(where, index, schema, decode=partial(_load, folder, file, shard.meta, shard.num_rows))
+            return RunsReader(where, index, schema, decode=partial(_decode, folder, file, shard.meta, index, schema))
         raw = folder.raw(file.name, file.bytes)
-        return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, shard.num_rows, where))
+        return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, index, schema, where))
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """A folder with StreamingDataset's ``index.json``."""
+        return self._discover(folder, names, options, None)
+
+    def discover_readable(
+        self, folder: Folder, names: Sequence[str], options: ReadOptions, on_bad: OnBad
+    ) -> Discovered | None:
+        """As ``discover``, without the shards that are missing or cut, which are told."""
+        return self._discover(folder, names, options, on_bad)
+
+    def _discover(
+        self, folder: Folder, names: Sequence[str], options: ReadOptions, on_bad: OnBad | None
+    ) -> Discovered | None:
         found = mds_index.find(folder, names)
         if found is None:
             return None
@@ -114,9 +127,16 @@ class Mds(Format):
         if not found:
             raise DataError(f"{where}: names no shards, so nothing says which columns there are; it is empty")
         selection = select(found, options, where)
-        shards = tuple(_source(folder, shard, selection) for shard in found)
+        shards = []
+        for shard in found:
+            try:
+                shards.append(_source(folder, shard, selection))
+            except DataError as e:
+                if on_bad is None:
+                    raise
+                on_bad(shard.raw_name, e)
         schema = schema_of(selection, found, lambda column: _first_dtype(folder, shards, column), where)
-        return Discovered(schema=schema, shards=shards)
+        return Discovered(schema=schema, shards=tuple(shards))
 
     def scan(self, folder: Folder, shard: ShardSource, schema: Schema) -> ShardIndex:
         """Where each column's values lie, from the samples' headers."""
@@ -200,8 +220,23 @@ def _load(folder: Folder, file: FileInfo, meta: Mapping[str, Any], samples: int)
     return buffer
 
 
-def _check_raw(samples: int, where: str, raw: RawFile) -> None:
-    mds_decode.check_samples(raw.read(0, min(4, raw.num_bytes)), samples, where)
+def _decode(folder: Folder, file: FileInfo, meta: Mapping[str, Any], index: ShardIndex, schema: Schema) -> Bytes:
+    buffer = _load(folder, file, meta, index.num_rows)
+    _check_index(buffer, len(buffer), index, schema, str(folder.at(file.name)))
+    return buffer
+
+
+def _check_raw(index: ShardIndex, schema: Schema, where: str, raw: RawFile) -> None:
+    table = raw.read(0, min(mds_decode.table_bytes(index.num_rows), raw.num_bytes))
+    _check_index(table, raw.num_bytes, index, schema, where)
+
+
+def _check_index(table: Bytes, num_bytes: int, index: ShardIndex, schema: Schema, where: str) -> None:
+    """Hold a shard's own table of samples to the index: a shard of the same size in its place is refused."""
+    bounds = mds_decode.sample_bounds(table, index.num_rows, where, num_bytes)
+    itemsize = np.dtype(index.meta.get("dtypes", {}).get("tokens", schema.token_dtype)).itemsize
+    is_last = not schema.fields and not index.meta  # of others, columns may be left out
+    mds_decode.check_places(bounds, index.arrays["starts"], np.diff(index.offsets) * itemsize, is_last, where)
 
 
 def _check_dtype(found: np.dtype[Any], declared: str, where: str) -> None:
@@ -210,6 +245,11 @@ def _check_dtype(found: np.dtype[Any], declared: str, where: str) -> None:
             f"{where}: {found.name}, the first shard has {declared}; a corpus has one schema, write the column with a "
             "fixed dtype"
         )
+
+
+def _columns_of_others(shard: ShardInfo) -> tuple[MdsColumn, ...]:
+    """The columns of a shard that others wrote; none where it is ours."""
+    return tuple(MdsColumn(name=n, encoding=e, size=s) for n, e, s in shard.meta.get("columns", ()))
 
 
 def _entry(shard: ShardInfo, columns: tuple[MdsColumn, ...]) -> MdsShard:

@@ -34,6 +34,11 @@ class Values:
     dtype: np.dtype[Any]
 
 
+def table_bytes(samples: int) -> int:
+    """The bytes of a shard that its count and the offsets of its samples take."""
+    return 4 * (samples + 2)
+
+
 def check_samples(buffer: Bytes, samples: int, where: str) -> None:
     """Raise DataError unless the shard's own count is the one that was promised."""
     found = int(buffer[:4].view("<u4")[0]) if len(buffer) >= 4 else 0
@@ -44,12 +49,15 @@ def check_samples(buffer: Bytes, samples: int, where: str) -> None:
         )
 
 
-def sample_bounds(buffer: Bytes, samples: int, where: str) -> Offsets:
-    """int64[samples + 1]: where the samples of a shard begin. Raises DataError unless they are what was promised."""
+def sample_bounds(buffer: Bytes, samples: int, where: str, num_bytes: int | None = None) -> Offsets:
+    """int64[samples + 1]: where the samples of a shard begin. Raises DataError unless they are what was promised.
+
+    ``num_bytes``: of the shard, where ``buffer`` is only its beginning.
+    """
     check_samples(buffer, samples, where)
-    table_end = 4 * (samples + 2)
-    if len(buffer) < table_end:
-        raise DataError(f"{where}: {len(buffer)} bytes can't hold the offsets of {samples} samples; the shard was cut")
+    table_end, num_bytes = table_bytes(samples), len(buffer) if num_bytes is None else num_bytes
+    if num_bytes < table_end:
+        raise DataError(f"{where}: {num_bytes} bytes can't hold the offsets of {samples} samples; the shard was cut")
     bounds = buffer[4:table_end].view("<u4").astype(np.int64)
     previous = np.concatenate([[table_end], bounds[:-1]])
     if (bounds < previous).any():
@@ -58,12 +66,27 @@ def sample_bounds(buffer: Bytes, samples: int, where: str) -> Offsets:
             f"{where}: sample {row} begins at byte {bounds[row]}, but not before byte {previous[row]} it could; the "
             "32-bit offsets wrapped past 4 GiB, or are damaged: write the dataset again with a smaller size_limit"
         )
-    if bounds[-1] != len(buffer):
+    if bounds[-1] != num_bytes:
         raise DataError(
-            f"{where}: the samples end at byte {bounds[-1]}, the shard at byte {len(buffer)}; it was cut, or its "
+            f"{where}: the samples end at byte {bounds[-1]}, the shard at byte {num_bytes}; it was cut, or its "
             "offsets wrapped past 4 GiB"
         )
     return bounds
+
+
+def check_places(bounds: Offsets, starts: Offsets, num_bytes: Offsets, is_last: bool, where: str) -> None:
+    """Raise DataError unless the ``num_bytes`` from ``starts`` on, those of the tokens, lie in their samples.
+
+    ``is_last``: nothing comes behind them there.
+    """
+    ends = starts + num_bytes
+    wrong = (starts < bounds[:-1]) | (ends != bounds[1:] if is_last else ends > bounds[1:])
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{where}: row {row} lies in bytes {bounds[row]} .. {bounds[row + 1]}, its row index says its tokens are "
+            f"the {num_bytes[row]} bytes from {starts[row]} on; the shard is another's, or damaged: restore it"
+        )
 
 
 def column_runs(

@@ -172,6 +172,17 @@ class _Reader(ShardReader):
         self._path = folder.at(shard.name)
         self._meta = format.read_meta(shard, schema)
         self._schema = schema
+        starts = index.arrays["block_starts"]
+        if (
+            len(starts) != len(self.block_rows)
+            or int(starts[0]) < 0
+            or int(starts[-1]) > shard.files[0].bytes
+            or (starts[1:] < starts[:-1]).any()
+        ):
+            raise DataError(
+                f"{self.where}: its row index places {len(self.block_rows) - 1} blocks outside of its "
+                f"{shard.files[0].bytes} bytes; the index is damaged, rebuild it with 'tokenyard index'"
+            )
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
         if field == "tokens":

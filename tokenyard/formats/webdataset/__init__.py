@@ -40,13 +40,13 @@ from tokenyard.formats.webdataset import samples as tar_samples
 from tokenyard.formats.webdataset import scan as tar_scan
 from tokenyard.formats.webdataset import selection as tar_select
 from tokenyard.formats.webdataset import tar
-from tokenyard.formats.webdataset.encoding import TarEncoder
+from tokenyard.formats.webdataset.encoding import TarEncoder, first_key
 from tokenyard.formats.webdataset.samples import TarSelection
 from tokenyard.formats.webdataset.selection import Head
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import FieldType, Schema
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, RawFile
 
 _RAW, _GZIPPED = (".tar",), (".tar.gz", ".tgz")
 _OTHERS = (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".tar.lz4", ".tar.br")
@@ -104,7 +104,9 @@ class WebDataset(Format):
         if shard.meta.get("compression") or "json_bytes" in index.meta:
             decode = partial(_load, folder, file, {**shard.meta, **index.meta}, index)
             return _Reader(where, index, schema, decode=decode)
-        return _Reader(where, index, schema, raw=folder.raw(file.name, file.bytes))
+        raw = folder.raw(file.name, file.bytes)
+        check = None if index.meta else partial(_check_raw, PurePosixPath(file.name).name, index.num_rows)
+        return _Reader(where, index, schema, raw=raw, check=check)
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """Any tars; each is a shard. What samples hold is taken from the first ones of some shards."""
@@ -183,8 +185,26 @@ def _compression(name: str) -> str | None:
     return "gz" if name.endswith(_GZIPPED) else None
 
 
+def _check_raw(name: str, num_rows: int, raw: RawFile) -> None:
+    _check_first_key(raw.read(0, min(tar.BLOCK, raw.num_bytes)), name, num_rows, str(raw.path))
+
+
+def _check_first_key(head: Bytes, name: str, num_rows: int, where: str) -> None:
+    """Refuse a tar that isn't the one that tokenyard wrote under this name: keys tell shard and row."""
+    expected = first_key(name.removesuffix(".gz").removesuffix(".tar"), num_rows) + b"."
+    found = head[: len(expected)].tobytes()
+    if num_rows and found != expected:
+        raise DataError(
+            f"{where}: its first member's name begins with {found!r}, in this shard it is {expected!r}; the shard is "
+            "another's, or damaged: restore it"
+        )
+
+
 def _load(folder: Folder, file: FileInfo, meta: Mapping[str, Any], index: ShardIndex) -> Bytes:
     buffer = _read(folder, file, meta.get("compression"), meta.get("raw_bytes"))
+    if not index.meta:
+        name = PurePosixPath(file.name).name
+        _check_first_key(buffer[: tar.BLOCK], name, index.num_rows, str(folder.at(file.name)))
     return tar_scan.decode_json(buffer, index) if "json_bytes" in meta else buffer
 
 

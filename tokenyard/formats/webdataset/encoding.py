@@ -36,8 +36,7 @@ class TarEncoder:
     """Encodes the rows of one shard in order. Raises SchemaError for names and rows that a tar can't hold."""
 
     def __init__(self, schema: Schema, stem: str, num_rows: int) -> None:
-        self._prefix = "".join(re.findall(r"[0-9]+", stem)).encode()
-        self._width = max(_ROW_DIGITS, len(str(max(num_rows - 1, 0))))
+        self._prefix, self._width = _digits(stem), _row_width(num_rows)
         self._row = 0
         #: Bytes of members so far.
         self.num_bytes = 0
@@ -125,6 +124,19 @@ class _Column:
 
     def _if_valid(self, num_bytes: int) -> Offsets:
         return np.where(self.valid, num_bytes, 0).astype(np.int64)
+
+
+def first_key(stem: str, num_rows: int) -> bytes:
+    """The key of the first row of a shard."""
+    return _digits(stem) + b"0" * _row_width(num_rows)
+
+
+def _digits(stem: str) -> bytes:
+    return "".join(re.findall(r"[0-9]+", stem)).encode()
+
+
+def _row_width(num_rows: int) -> int:
+    return max(_ROW_DIGITS, len(str(max(num_rows - 1, 0))))
 
 
 def _extension(type: FieldType) -> str:
