@@ -394,6 +394,7 @@ def test_the_old_corpus_is_put_back_when_the_new_one_can_not_take_its_place(
             raise OSError(5, "Input/output error")
         really(source, target)
 
+    monkeypatch.setattr("tokenyard.storage.exchange._exchanged", lambda *_: False)
     monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(StorageError, match=f"can't put the new corpus at {place}: Input/output error"):
         write(place, [2], overwrite=True)

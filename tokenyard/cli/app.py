@@ -96,5 +96,6 @@ def main() -> None:
     try:
         app()
     except TokenyardError as e:
-        errors.print(f"error: {e}", style="red", markup=False, highlight=False, soft_wrap=True)
+        message = "\n".join([f"error: {e}", *getattr(e, "__notes__", ())])
+        errors.print(message, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2 if isinstance(e, _WRONG_USE) else 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tokenyard.cli.output import parse_options, print_fields, print_json
+from tokenyard.cli.output import errors, parse_options, print_fields, print_json
 from tokenyard.cli.progress import progress
 from tokenyard.errors import ConfigError
 
@@ -29,6 +31,15 @@ Read = Annotated[
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="YAML with the job's settings; arguments go before them.")
 ]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="K/N",
+        help="Do one share of N, K from 1 on: for job arrays, on any machines that share the disk. --finish ends it.",
+    ),
+]
+Finish = Annotated[bool, typer.Option("--finish", help="Make the corpus whole, which shares (--task) have written.")]
 Destination = Annotated[str | None, typer.Argument(metavar="DST", help="The corpus to make.")]
 
 
@@ -64,6 +75,8 @@ def tokenize(
     ] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
+    task: Task = None,
+    finish: Finish = False,
     option: Options = None,
     config: Config = None,
     json: Json = False,
@@ -72,6 +85,7 @@ def tokenize(
 
     Example: `tokenyard tokenize 'texts/*.jsonl.zst' data/documents -t tokenizer.json --eos-token '<|endoftext|>' -w 2`
     """
+    from tokenyard.converters.tokenize import plan_tokenize as plan
     from tokenyard.converters.tokenize import tokenize as run
 
     given: dict[str, Any] = {"tokenizer": tokenizer, "format": format, "engine": engine, "special_text": special_text}
@@ -88,9 +102,7 @@ def tokenize(
         fields = {**said.get("fields", {}), **{k: str(v) for k, v in parse_options(field, keep_names=True).items()}}
         settings["text"] = {**said, "fields": fields} if fields else said
     _need(settings, "inputs", "dst", "tokenizer")
-    with progress("tokenize") as show:
-        report = run(**settings, on_progress=show)
-    _tell("tokenized", report.to_dict(), json)
+    _run(run, plan, settings, task, finish, "tokenized", json)
 
 
 def index(
@@ -126,6 +138,8 @@ def convert(
     token_dtype: Annotated[str | None, typer.Option(help="Write tokens as uint16, uint32, int32 or int64.")] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
+    task: Task = None,
+    finish: Finish = False,
     option: Options = None,
     read: Read = None,
     config: Config = None,
@@ -136,13 +150,13 @@ def convert(
     Example: `tokenyard convert data/corpus-npy data/corpus-mds --to mds -o compression=zstd --workers 2`
     """
     from tokenyard.converters.convert import convert as run
+    from tokenyard.converters.convert import plan_convert as plan
 
     given = {"src": src, "dst": dst, "to": to, "token_dtype": token_dtype, "num_workers": workers}
     settings = _settings("convert", config, given, overwrite, option, read)
     _need(settings, "src", "dst", "to")
-    with progress("convert") as show:
-        report = run(**settings, on_progress=show)
-    _tell(f"converted: every row read back equals the source's ({report.format})", report.to_dict(), json)
+    title = f"converted: every row read back equals the source's ({settings['to']})"
+    _run(run, plan, settings, task, finish, title, json)
 
 
 def pack(
@@ -158,6 +172,8 @@ def pack(
     drop_field: Annotated[list[str] | None, typer.Option(help="A field of whole documents to leave out.")] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
+    task: Task = None,
+    finish: Finish = False,
     option: Options = None,
     read: Read = None,
     config: Config = None,
@@ -168,14 +184,13 @@ def pack(
     Example: `tokenyard pack data/documents data/packed --seq-len 2048 --strategy best_fit`
     """
     from tokenyard.converters.pack import pack as run
+    from tokenyard.converters.pack import plan_pack as plan
 
     given: dict[str, Any] = {"src": src, "dst": dst, "seq_len": seq_len, "strategy": strategy, "format": format}
     given |= {"num_workers": workers, "drop_fields": tuple(drop_field) if drop_field else None}
     settings = _settings("pack", config, given, overwrite, option, read)
     _need(settings, "src", "dst", "seq_len")
-    with progress("pack") as show:
-        report = run(**settings, on_progress=show)
-    _tell("packed", report.to_dict(), json)
+    _run(run, plan, settings, task, finish, "packed", json)
 
 
 def _settings(
@@ -201,6 +216,48 @@ def _settings(
     if clash := sorted(set(options) & set(settings)):
         raise ConfigError(f"--option {clash[0]} is no option of a format; it has an argument of its own")
     return settings | options
+
+
+def _run(
+    run: Callable[..., Any],
+    plan: Callable[..., Any],
+    settings: dict[str, Any],
+    task: str | None,
+    finish: bool,
+    title: str,
+    json: bool,
+) -> None:
+    """Do the whole of a job, or a share of it, and tell what was done."""
+    with progress(run.__name__) as show, _told_what_is_kept():
+        if task is None:
+            report = run(**settings, finish=finish, on_progress=show)
+        elif finish:
+            raise ConfigError("--task does a share of the work, --finish ends it when all are done: give one of both")
+        else:
+            from tokenyard.converters.run import run_part
+
+            how = {name: settings.pop(name) for name in ("dst", "num_workers", "overwrite") if name in settings}
+            part, title = _part(task), f"did its tasks ({task})"
+            report = run_part(plan(**settings), how.pop("dst"), part, **how, on_progress=show)
+    _tell(title, report.to_dict(), json)
+
+
+def _part(task: str) -> tuple[int, int]:
+    number, slash, count = task.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal()):
+        raise ConfigError(f"--task {task}: expected K/N, as 3/16: the third of 16 shares")
+    return int(number), int(count)
+
+
+@contextmanager
+def _told_what_is_kept() -> Iterator[None]:
+    """Tell at an interrupt, too, what its notes say; of errors they are told with the message."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as e:
+        for note in getattr(e, "__notes__", ()):
+            errors.print(note, markup=False, highlight=False, soft_wrap=True)
+        raise
 
 
 _FLAGS = {"to": "--to", "seq_len": "--seq-len", "tokenizer": "--tokenizer"}

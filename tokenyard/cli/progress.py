@@ -73,9 +73,9 @@ def told_progress(done: Progress) -> str:
     if done.unit == "bytes":
         parts.insert(0, f"{done.bytes / 1e6:,.0f} of {done.total / 1e6:,.0f} MB of input")
     if done.seconds:
-        parts.append(f"{done.tokens / done.seconds / 1e6:,.2f} Mtok/s")
-    if 0 < done.share < 1:
-        parts.append(f"about {told_seconds(done.seconds * (1 - done.share) / done.share)} left")
+        parts.append(f"{done.tokens_per_second / 1e6:,.2f} Mtok/s")
+    if done.share < 1 and done.seconds_left is not None:
+        parts.append(f"about {told_seconds(done.seconds_left)} left")
     return f"{done.share:4.0%}, {', '.join(parts)}"
 
 

@@ -10,22 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tokenyard.converters.executor import run_tasks
-from tokenyard.converters.job import (
-    OnProgress,
-    Target,
-    TaskOutput,
-    collect,
-    digests_of,
-    plan_rows,
-    provenance,
-    write_shards,
-)
-from tokenyard.corpus import Corpus, destination, open_corpus, publish_manifest
-from tokenyard.digest import Digester, Digests, combine
+from tokenyard.converters.job import OnProgress, Target, TaskOutput, plan_rows, provenance, write_shards
+from tokenyard.converters.run import Job, run_job
+from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.digest import Digests
 from tokenyard.errors import VerificationError
 from tokenyard.formats.registry import get_format
-from tokenyard.manifest import Manifest
 from tokenyard.schema import TOKEN_DTYPES
 
 #: Tokens read at once. A shard's batches are held until it is written, and memory comes faster in pieces of 4 MB and
@@ -65,6 +55,7 @@ def convert(
     to: str,
     num_workers: int = 1,
     overwrite: bool = False,
+    finish: bool = False,
     token_dtype: str | None = None,
     read: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
@@ -76,35 +67,19 @@ def convert(
     source that others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written
     don't depend on ``num_workers``.
 
+    A conversion that was interrupted goes on when it is run again, with the tasks that were not done. ``finish``: all
+    tasks were done by parts (see ``run_part``), and else nothing is done.
+
     Raises VerificationError when the digest of what was written, read back, is not the source's; DataError,
-    SchemaError, ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, and what
-    was there remains.
+    SchemaError, ConfigError, DestinationExistsError, StorageError. After an error nothing opens at ``dst``, but what
+    was there before.
     """
     begun = time.monotonic()
-    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
-    format = get_format(to)
-    writer_options = format.options(options)
-    schema = replace(source.schema, token_dtype=token_dtype or writable_dtype(source.schema.token_dtype))
-    schema.check_writable()
-    said = provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source)
-    with destination(dst, {"job": "convert", "to": to}, overwrite=overwrite) as folder:
-        itemsize = np.dtype(schema.token_dtype).itemsize
-        tasks = list(enumerate(plan_rows(source, writer_options.shard_bytes, itemsize)))
-        target = Target(folder=folder, format=format, schema=schema, options=writer_options, num_tasks=len(tasks))
-        results = run_tasks(_convert_rows, (source, target), tasks, num_workers)
-        outputs = collect(results, "tokens", source.num_tokens, on_progress)
-        digests = digests_of(target, outputs, num_workers)
-        read_digests = combine([o.given for o in outputs] or [Digester(schema.fields).finish()])
-        _check_source(source, read_digests)
-        manifest = Manifest(
-            format=to,
-            schema=schema,
-            layout=source.layout,
-            shards=tuple(s for o in outputs for s in o.shards),
-            digests=digests,
-            provenance=said,
-        )
-        manifest = publish_manifest(folder, format, manifest)
+    source, job = _planned(src, to=to, token_dtype=token_dtype, read=read, **options)
+    manifest, _ = run_job(
+        job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+    )
+    assert manifest.digests is not None
     return ConvertReport(
         source=str(source.path),
         destination=os.fspath(dst),
@@ -114,10 +89,46 @@ def convert(
         num_tokens=manifest.num_tokens,
         num_shards=len(manifest.shards),
         num_bytes=manifest.num_bytes,
-        source_digest=read_digests.tokens,
-        digest=digests.tokens,
-        field_digests=dict(digests.fields),
+        source_digest=manifest.digests.tokens,  # of what was read: each task has held both to each other
+        digest=manifest.digests.tokens,
+        field_digests=dict(manifest.digests.fields),
         seconds=time.monotonic() - begun,
+    )
+
+
+def plan_convert(src: str | os.PathLike[str] | Corpus, **settings: Any) -> Job[range]:
+    """The job that ``convert`` does with these settings."""
+    return _planned(src, **settings)[1]
+
+
+def _planned(
+    src: str | os.PathLike[str] | Corpus,
+    *,
+    to: str,
+    token_dtype: str | None = None,
+    read: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Corpus, Job[range]]:
+    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
+    format = get_format(to)
+    writer_options = format.options(options)
+    schema = replace(source.schema, token_dtype=token_dtype or writable_dtype(source.schema.token_dtype))
+    schema.check_writable()
+    tasks = list(plan_rows(source, writer_options.shard_bytes, np.dtype(schema.token_dtype).itemsize))
+    return source, Job(
+        kind="convert",
+        format=format,
+        schema=schema,
+        options=writer_options,
+        layout=source.layout,
+        provenance=provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source),
+        tasks=tasks,
+        described=[[rows.start, rows.stop] for rows in tasks],
+        shared=lambda target: (source, target),
+        run=_convert_rows,
+        unit="tokens",
+        total=source.num_tokens,
+        check=lambda digests: _check_source(source, digests),
     )
 
 
@@ -132,8 +143,8 @@ def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> Tas
     (source, target), (number, rows) = shared, task
     batches = source.batches(rows.start, rows.stop, max_tokens=_READ_TOKENS)
     # ``write_shards`` digests each batch as it was read and compares with what reads back.
-    shards, given, leaves = write_shards(target, number, batches, rows.start)
-    return TaskOutput(shards=shards, given=given, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
+    shards, leaves = write_shards(target, number, batches, rows.start)
+    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
 
 
 def _check_source(source: Corpus, read: Digests) -> None:

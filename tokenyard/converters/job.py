@@ -28,7 +28,10 @@ _WORKER_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a job is: amounts done, and ``total`` of ``unit`` (``"tokens"``, or ``"bytes"`` of input)."""
+    """How far a job is: amounts done, and ``total`` of ``unit`` (``"tokens"``, or ``"bytes"`` of input).
+
+    ``seconds`` are of this run; ``tokens_before`` and ``bytes_before`` were done by an earlier one.
+    """
 
     rows: int
     tokens: int
@@ -36,11 +39,27 @@ class Progress:
     unit: str
     total: int
     seconds: float
+    tokens_before: int = 0
+    bytes_before: int = 0
 
     @property
     def share(self) -> float:
         """The part that is done, 0 to 1."""
-        done = self.tokens if self.unit == "tokens" else self.bytes
+        return self._share(self.tokens, self.bytes)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of this run."""
+        return (self.tokens - self.tokens_before) / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the rate of this run; None where it is not known yet."""
+        done = self.share - self._share(self.tokens_before, self.bytes_before)
+        return self.seconds * (1 - self.share) / done if done > 0 else None
+
+    def _share(self, tokens: int, size: int) -> float:
+        done = tokens if self.unit == "tokens" else size
         return min(1.0, done / self.total) if self.total else 1.0
 
 
@@ -64,13 +83,12 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutput:
-    """What one task did: its shards, the digest leaves of the rows it was given and of those read back, counts by name.
+    """What one task did: its shards, the digest leaves of their rows, counts by name.
 
     ``num_bytes`` are bytes written, or of input read where that is the measure of progress.
     """
 
     shards: tuple[ShardInfo, ...]
-    given: Leaves
     leaves: Leaves
     num_bytes: int
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -88,10 +106,10 @@ class TaskOutput:
 
 def write_shards(
     target: Target, number: int, batches: Iterable[RowBatch], first_row: int = 0
-) -> tuple[tuple[ShardInfo, ...], Leaves, Leaves]:
+) -> tuple[tuple[ShardInfo, ...], Leaves]:
     """Write the rows of task ``number`` as shards, read them back, and prove that they are the same.
 
-    Returns the shards, and the digest leaves of the rows as given and as read back.
+    Returns the shards, and the digest leaves of their rows.
 
     Raises VerificationError that names the shards when they differ, SchemaError that names the row (counted from
     ``first_row``) when an id doesn't fit.
@@ -114,7 +132,7 @@ def write_shards(
             f"{target.folder.path}: {names} read back differently from what was written; the disk or its driver lost "
             f"data, or format {target.format.name} has a defect. Nothing was published"
         )
-    return shards, leaves, written
+    return shards, leaves
 
 
 def read_back(target: Target, shards: Sequence[ShardInfo]) -> Corpus:
@@ -179,19 +197,34 @@ def _digest_task(corpus: Corpus, rows: range) -> Leaves:
 
 
 def collect(
-    results: Iterable[tuple[int, TaskOutput]], unit: str, total: int, on_progress: OnProgress | None
+    done: Mapping[int, TaskOutput],
+    results: Iterable[tuple[int, TaskOutput]],
+    unit: str,
+    total: int,
+    on_progress: OnProgress | None,
 ) -> list[TaskOutput]:
-    """All results in the order of the tasks, telling the progress as they come."""
+    """Those that were done and all results, in the order of the tasks, telling the progress as they come."""
     begun = time.monotonic()
-    found: dict[int, TaskOutput] = {}
-    rows = tokens = size = 0
+    found = dict(done)
+    rows, tokens = sum(o.num_rows for o in done.values()), sum(o.num_tokens for o in done.values())
+    size = sum(o.num_bytes for o in done.values())
+    before = {"tokens_before": tokens, "bytes_before": size}
     for number, output in results:
         found[number] = output
         rows, tokens, size = rows + output.num_rows, tokens + output.num_tokens, size + output.num_bytes
         if on_progress:
-            seconds = time.monotonic() - begun
-            on_progress(Progress(rows=rows, tokens=tokens, bytes=size, unit=unit, total=total, seconds=seconds))
-    return [found[i] for i in range(len(found))]
+            on_progress(
+                Progress(
+                    rows=rows,
+                    tokens=tokens,
+                    bytes=size,
+                    unit=unit,
+                    total=total,
+                    seconds=time.monotonic() - begun,
+                    **before,
+                )
+            )
+    return [found[i] for i in sorted(found)]
 
 
 def digests_of(target: Target, outputs: Sequence[TaskOutput], num_workers: int) -> Digests:

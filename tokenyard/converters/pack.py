@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard.converters.convert import writable_dtype
-from tokenyard.converters.executor import run_tasks
-from tokenyard.converters.job import OnProgress, Target, collect, cut_rows, digests_of, provenance, total_counts
+from tokenyard.converters.job import OnProgress, cut_rows, provenance
 from tokenyard.converters.packed_rows import (
     LENGTHS_FIELD,
     LENGTHS_TYPE,
@@ -26,11 +25,12 @@ from tokenyard.converters.packed_rows import (
     best_fit_task,
     concat_task,
 )
-from tokenyard.corpus import Corpus, destination, open_corpus, publish_manifest
+from tokenyard.converters.run import Job, run_job
+from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import DIGEST_BLOCK_ROWS
 from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.registry import get_format
-from tokenyard.manifest import Layout, Manifest
+from tokenyard.manifest import Layout
 from tokenyard.schema import Schema
 
 #: Documents are packed by best_fit in runs of about so many tokens, each by itself.
@@ -72,6 +72,7 @@ def pack(
     format: str | None = None,
     num_workers: int = 1,
     overwrite: bool = False,
+    finish: bool = False,
     pad_token_id: int | None = None,
     drop_fields: Sequence[str] = (),
     read: Mapping[str, Any] | None = None,
@@ -82,54 +83,34 @@ def pack(
 
     List fields of numbers as long as the tokens (such as a loss mask) are packed along; other fields belong to whole
     documents and must be named in ``drop_fields``. ``pad_token_id`` (``best_fit`` only) is the EOS id unless given,
-    else 0. The rows and bytes written don't depend on ``num_workers``.
+    else 0. The rows and bytes written don't depend on ``num_workers``. A job that was interrupted goes on, and
+    ``finish`` publishes what parts have done, as in ``convert``.
 
     Raises ConfigError, SchemaError (a field that can't be packed), DataError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
-    if not 1 <= seq_len <= _MAX_SEQ_LEN:
-        raise ConfigError(f"seq_len: expected 1 up to {_MAX_SEQ_LEN:,}; found {seq_len}")
-    if strategy not in ("concat", "best_fit"):
-        raise ConfigError(f"strategy: expected concat or best_fit; found {strategy!r}")
-    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
-    _check_documents(source)
-    if pad_token_id is not None and strategy == "concat":
-        raise ConfigError("pad_token_id fills rows of best_fit; concat leaves no gaps, leave pad_token_id out")
-    to = get_format(format or source.format)
-    writer_options = to.options(options)
-    schema = _packed_schema(source, set(drop_fields))
-    pad = _pad_token_id(schema, pad_token_id) if strategy == "best_fit" else None
-    with destination(dst, {"job": "pack", "to": to.name}, overwrite=overwrite) as folder:
-        tasks: list[tuple[int, range]] = list(
-            enumerate(
-                _plan_windows(source, schema, seq_len, writer_options.shard_bytes)
-                if strategy == "concat"
-                else cut_rows(source, _BEST_FIT_TOKENS, per_token=1, per_row=1)
-            )
-        )
-        target = Target(folder=folder, format=to, schema=schema, options=writer_options, num_tasks=len(tasks))
-        job = Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0)
-        run = concat_task if strategy == "concat" else best_fit_task
-        outputs = collect(run_tasks(run, job, tasks, num_workers), "tokens", source.num_tokens, on_progress)
-        said = {**writer_options.model_dump(), "seq_len": seq_len, "strategy": strategy, "pad_token_id": pad}
-        manifest = Manifest(
-            format=to.name,
-            schema=schema,
-            layout=Layout(kind="packed", seq_len=seq_len, lengths_field=LENGTHS_FIELD, pad_token_id=pad),
-            shards=tuple(s for o in outputs for s in o.shards),
-            digests=digests_of(target, outputs, num_workers),
-            provenance=provenance("pack", said, source),
-        )
-        manifest = publish_manifest(folder, to, manifest)
-    counts = total_counts(outputs)
+    source, job = _planned(
+        src,
+        seq_len=seq_len,
+        strategy=strategy,
+        format=format,
+        pad_token_id=pad_token_id,
+        drop_fields=drop_fields,
+        read=read,
+        **options,
+    )
+    manifest, _ = run_job(
+        job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+    )
     places = manifest.num_rows * seq_len
-    padding = counts.get("padding", 0)
+    # best_fit drops nothing, and concat pads nothing.
+    padding = places - source.num_tokens if strategy == "best_fit" else 0
     empty, split = _document_counts(source, seq_len, strategy)
     assert manifest.digests is not None
     return PackReport(
         source=str(source.path),
         destination=os.fspath(dst),
-        format=to.name,
+        format=manifest.format,
         strategy=strategy,
         seq_len=seq_len,
         num_documents=len(source),
@@ -142,6 +123,56 @@ def pack(
         fill_ratio=(places - padding) / places if places else 1.0,
         digest=manifest.digests.tokens,
         seconds=time.monotonic() - begun,
+    )
+
+
+def plan_pack(src: str | os.PathLike[str] | Corpus, **settings: Any) -> Job[range]:
+    """The job that ``pack`` does with these settings."""
+    return _planned(src, **settings)[1]
+
+
+def _planned(
+    src: str | os.PathLike[str] | Corpus,
+    *,
+    seq_len: int,
+    strategy: Strategy = "concat",
+    format: str | None = None,
+    pad_token_id: int | None = None,
+    drop_fields: Sequence[str] = (),
+    read: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Corpus, Job[range]]:
+    if not 1 <= seq_len <= _MAX_SEQ_LEN:
+        raise ConfigError(f"seq_len: expected 1 up to {_MAX_SEQ_LEN:,}; found {seq_len}")
+    if strategy not in ("concat", "best_fit"):
+        raise ConfigError(f"strategy: expected concat or best_fit; found {strategy!r}")
+    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
+    _check_documents(source)
+    if pad_token_id is not None and strategy == "concat":
+        raise ConfigError("pad_token_id fills rows of best_fit; concat leaves no gaps, leave pad_token_id out")
+    to = get_format(format or source.format)
+    writer_options = to.options(options)
+    schema = _packed_schema(source, set(drop_fields))
+    pad = _pad_token_id(schema, pad_token_id) if strategy == "best_fit" else None
+    tasks = list(
+        _plan_windows(source, schema, seq_len, writer_options.shard_bytes)
+        if strategy == "concat"
+        else cut_rows(source, _BEST_FIT_TOKENS, per_token=1, per_row=1)
+    )
+    said = {**writer_options.model_dump(), "seq_len": seq_len, "strategy": strategy, "pad_token_id": pad}
+    return source, Job(
+        kind="pack",
+        format=to,
+        schema=schema,
+        options=writer_options,
+        layout=Layout(kind="packed", seq_len=seq_len, lengths_field=LENGTHS_FIELD, pad_token_id=pad),
+        provenance=provenance("pack", said, source),
+        tasks=tasks,
+        described=[[rows.start, rows.stop] for rows in tasks],
+        shared=lambda target: Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0),
+        run=concat_task if strategy == "concat" else best_fit_task,
+        unit="tokens",
+        total=source.num_tokens,
     )
 
 

@@ -56,16 +56,12 @@ def best_fit_task(job: Packing, task: tuple[int, range]) -> TaskOutput:
     bins = best_fit_decreasing(lengths, job.seq_len)
     step = max(1, _BATCH_TOKENS // job.seq_len)
     parts = (bins[start : start + step] for start in range(0, len(bins), step))
-    padding = len(bins) * job.seq_len - int(lengths.sum())
-    return _written(job, number, (_best_fit_rows(job, batch, starts, lengths, part) for part in parts), 0, padding)
+    return _written(job, number, (_best_fit_rows(job, batch, starts, lengths, part) for part in parts), 0)
 
 
-def _written(job: Packing, number: int, batches: Iterator[RowBatch], first_row: int, padding: int = 0) -> TaskOutput:
-    shards, given, leaves = write_shards(job.target, number, batches, first_row)
-    num_bytes = sum(s.num_bytes for s in shards)
-    return TaskOutput(
-        shards=shards, given=given, leaves=leaves, num_bytes=num_bytes, counts={"padding": padding} if padding else {}
-    )
+def _written(job: Packing, number: int, batches: Iterator[RowBatch], first_row: int) -> TaskOutput:
+    shards, leaves = write_shards(job.target, number, batches, first_row)
+    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
 
 
 def _concat_rows(job: Packing, rows: range) -> RowBatch:

@@ -9,18 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tokenyard.converters.encoding import CutDocument, Encoding, cut, encode_documents
-from tokenyard.converters.engines import EngineName, SpecialText, TokenizerSpec, choose_engine, load_tokenizer
-from tokenyard.converters.executor import run_tasks
-from tokenyard.converters.job import (
-    OnProgress,
-    Target,
-    TaskOutput,
-    collect,
-    digests_of,
-    provenance,
-    total_counts,
-    write_shards,
-)
+from tokenyard.converters.engines import Choice, EngineName, SpecialText, TokenizerSpec, choose_engine, load_tokenizer
+from tokenyard.converters.job import OnProgress, Target, TaskOutput, provenance, total_counts, write_shards
+from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.text import (
     BadRecord,
     Split,
@@ -30,11 +21,10 @@ from tokenyard.converters.text import (
     plan_texts,
     read_split,
 )
-from tokenyard.corpus import destination, publish_manifest
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.registry import get_format
-from tokenyard.manifest import Manifest
 from tokenyard.schema import Schema, token_dtype_for
+from tokenyard.storage import storage_error
 
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OnBadRecord = Literal["error", "skip"]
@@ -98,6 +88,7 @@ def tokenize(
     text: Mapping[str, Any] | None = None,
     num_workers: int = 1,
     overwrite: bool = False,
+    finish: bool = False,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> TokenizeReport:
@@ -111,12 +102,85 @@ def tokenize(
     must agree; a hundredth takes as long as the fastest engine takes for all. Records that are no documents stop the
     job, or are skipped and counted up to ``max_bad_records``.
 
-    The rows and bytes written depend on neither ``num_workers`` nor the engine.
+    The rows and bytes written depend on neither ``num_workers`` nor the engine. A job that was interrupted goes on, and
+    ``finish`` publishes what parts have done, as in ``convert``.
 
     Raises DataError that names file and line, UnknownTokenizerError, VerificationError (an engine disagreed, or what
     was written read back differently), ConfigError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
+    planned = _planned(
+        inputs,
+        tokenizer=tokenizer,
+        format=format,
+        engine=engine,
+        special_text=special_text,
+        add_eos=add_eos,
+        add_bos=add_bos,
+        eos_token=eos_token,
+        bos_token=bos_token,
+        on_bad_record=on_bad_record,
+        max_bad_records=max_bad_records,
+        prove_share=prove_share,
+        token_dtype=token_dtype,
+        text=text,
+        **options,
+    )
+    spec, choice = planned.spec, planned.choice
+    manifest, outputs = run_job(
+        planned.job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+    )
+    counts = total_counts(outputs)
+    assert manifest.digests is not None
+    return TokenizeReport(
+        destination=os.fspath(dst),
+        format=format,
+        tokenizer=spec.name,
+        engine=choice.engine.name,
+        engine_reasons=choice.reasons,
+        notes=(*spec.warnings, *planned.notes, *_special_text_notes(counts, special_text)),
+        num_documents=manifest.num_rows,
+        num_tokens=manifest.num_tokens,
+        num_input_bytes=planned.job.total,
+        num_bad_records=_num_bad(counts),
+        counts=counts,
+        token_dtype=manifest.schema.token_dtype,
+        digest=manifest.digests.tokens,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def plan_tokenize(inputs: Inputs, **settings: Any) -> Job[tuple[Split, ...]]:
+    """The job that ``tokenize`` does with these settings."""
+    return _planned(inputs, **settings).job
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    job: Job[tuple[Split, ...]]
+    spec: TokenizerSpec
+    choice: Choice
+    notes: tuple[str, ...]
+
+
+def _planned(
+    inputs: Inputs,
+    *,
+    tokenizer: str | os.PathLike[str],
+    format: str = "npy",
+    engine: Literal["auto"] | EngineName = "auto",
+    special_text: SpecialText = "encode",
+    add_eos: bool = True,
+    add_bos: bool = False,
+    eos_token: str | None = None,
+    bos_token: str | None = None,
+    on_bad_record: OnBadRecord = "error",
+    max_bad_records: int = 1000,
+    prove_share: float = 0.001,
+    token_dtype: str | None = None,
+    text: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> _Planned:
     _check_arguments(on_bad_record, max_bad_records, prove_share)
     to = get_format(format)
     writer_options = to.options(options)
@@ -134,54 +198,51 @@ def tokenize(
         add_eos=add_eos,
         prove_share=prove_share,
     )
-    tasks = list(enumerate(group_splits(plan.splits, text_options.split_bytes)))
-    with destination(dst, {"job": "tokenize", "to": format}, overwrite=overwrite) as folder:
-        target = Target(folder=folder, format=to, schema=schema, options=writer_options, num_tasks=len(tasks))
-        job = _Tokenizing(
+    said = {
+        **writer_options.model_dump(),
+        "add_bos": add_bos,
+        "add_eos": add_eos,
+        "special_text": special_text,
+        "on_bad_record": on_bad_record,
+        "text": asdict(text_options),
+    }
+    tasks = list(group_splits(plan.splits, text_options.split_bytes))
+    job = Job(
+        kind="tokenize",
+        format=to,
+        schema=schema,
+        options=writer_options,
+        provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
+        tasks=tasks,
+        described=_described(tasks),
+        shared=lambda target: _Tokenizing(
             encoding=encoding,
             texts=text_options,
             target=target,
             on_bad_record=on_bad_record,
             max_bad_records=max_bad_records,
-        )
-        total = sum(s.num_bytes for s in plan.splits)
-        results = _limit_bad(run_tasks(_tokenize_splits, job, tasks, num_workers), max_bad_records)
-        outputs = collect(results, "bytes", total, on_progress)
-        digests = digests_of(target, outputs, num_workers)
-        said = {
-            **writer_options.model_dump(),
-            "add_bos": add_bos,
-            "add_eos": add_eos,
-            "special_text": special_text,
-            "on_bad_record": on_bad_record,
-            "text": asdict(text_options),
-        }
-        counts = total_counts(outputs)
-        manifest = Manifest(
-            format=format,
-            schema=schema,
-            shards=tuple(s for o in outputs for s in o.shards),
-            digests=digests,
-            provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
-        )
-        manifest = publish_manifest(folder, to, manifest)
-    notes = (*spec.warnings, *(n.message for n in plan.notes), *_special_text_notes(counts, special_text))
-    return TokenizeReport(
-        destination=os.fspath(dst),
-        format=format,
-        tokenizer=spec.name,
-        engine=choice.engine.name,
-        engine_reasons=choice.reasons,
-        notes=notes,
-        num_documents=manifest.num_rows,
-        num_tokens=manifest.num_tokens,
-        num_input_bytes=total,
-        num_bad_records=_num_bad(counts),
-        counts=counts,
-        token_dtype=schema.token_dtype,
-        digest=digests.tokens,
-        seconds=time.monotonic() - begun,
+        ),
+        run=_tokenize_splits,
+        unit="bytes",
+        total=sum(s.num_bytes for s in plan.splits),
+        may_change=frozenset({"on_bad_record"}),
+        watch=_BadRecords(max_bad_records if on_bad_record == "skip" else 0).add,
     )
+    return _Planned(job=job, spec=spec, choice=choice, notes=tuple(n.message for n in plan.notes))
+
+
+def _described(tasks: Sequence[Sequence[Split]]) -> list[list[dict[str, Any]]]:
+    """Splits as JSON values, with when their files were changed last."""
+    paths = {split.path for splits in tasks for split in splits}
+    modified = {path: _modified(path) for path in paths}
+    return [[{**asdict(split), "modified": modified[split.path]} for split in splits] for splits in tasks]
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError as e:
+        raise storage_error(e, f"can't read {path}") from e
 
 
 def _check_arguments(on_bad_record: str, max_bad_records: int, prove_share: float) -> None:
@@ -227,12 +288,10 @@ def _tokenize_splits(job: _Tokenizing, task: tuple[int, tuple[Split, ...]]) -> T
     number, splits = task
     counts: dict[str, int] = {}
     documents = _good_documents(job, splits, counts)
-    shards, given, leaves = write_shards(
+    shards, leaves = write_shards(
         job.target, number, encode_documents(job.encoding, documents, job.target.schema, counts)
     )
-    return TaskOutput(
-        shards=shards, given=given, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts
-    )
+    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts)
 
 
 def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[CutDocument]:
@@ -253,13 +312,18 @@ def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str,
                 raise _too_many(job.max_bad_records, record)
 
 
-def _limit_bad(results: Iterator[tuple[int, TaskOutput]], limit: int) -> Iterator[tuple[int, TaskOutput]]:
-    found = 0
-    for number, output in results:
-        found += _num_bad(output.counts)
-        if found > limit:
-            raise _too_many(limit, None)
-        yield number, output
+class _BadRecords:
+    """Counts those of all tasks."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._found = 0
+
+    def add(self, output: TaskOutput) -> None:
+        """Raise DataError where there are too many."""
+        self._found += _num_bad(output.counts)
+        if self._found > self._limit:
+            raise _too_many(self._limit, None)
 
 
 def _too_many(limit: int, last: BadRecord | None) -> DataError:

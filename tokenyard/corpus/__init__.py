@@ -1,8 +1,24 @@
 """Corpora: opening, reading, gathering and writing, above all formats."""
 
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import destination, publish_manifest
+from tokenyard.corpus.destination import (
+    DONE_FOLDER,
+    JOB_FOLDER,
+    destination,
+    leave_only_the_corpus,
+    publish_manifest,
+)
 from tokenyard.corpus.opening import open_corpus
 from tokenyard.corpus.writer import CorpusWriter, ShardRoller
 
-__all__ = ["Corpus", "CorpusWriter", "ShardRoller", "destination", "open_corpus", "publish_manifest"]
+__all__ = [
+    "DONE_FOLDER",
+    "JOB_FOLDER",
+    "Corpus",
+    "CorpusWriter",
+    "ShardRoller",
+    "destination",
+    "leave_only_the_corpus",
+    "open_corpus",
+    "publish_manifest",
+]

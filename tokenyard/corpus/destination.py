@@ -6,71 +6,81 @@ nothing.
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import re
 import shutil
-import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tokenyard.corpus.claim import Claim, claim, is_bare, is_held, is_whole, marker_of, take_over
 from tokenyard.errors import DataError, DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest
-from tokenyard.storage import Folder, remove_tree, storage_error, sync_folder
+from tokenyard.storage import Folder, storage_error, swap, sync_folder
 
 #: In a manifest's provenance, the job of a corpus that others made and tokenyard only indexed.
 INDEX_JOB = "index"
+#: What a job needs besides its marker, and in it what it has done.
+JOB_FOLDER = f"{HOME}/job"
+DONE_FOLDER = f"{JOB_FOLDER}/done"
 #: Names that jobs give to what they make.
 _MADE = re.compile(rf"{re.escape(HOME)}|shard-\d+.*|index\.json")
 
 
 @contextmanager
-def destination(path: str | os.PathLike[str], job: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[Folder]:
+def destination(
+    path: str | os.PathLike[str], job: Mapping[str, Any], *, overwrite: bool = False, part: bool = False
+) -> Iterator[Folder]:
     """A folder in which to build a corpus; the block ends with ``publish_manifest``.
 
-    An error inside the block removes what was built. Raises DestinationExistsError when something lies at ``path``:
-    without ``overwrite`` always, with it unless it is a corpus that tokenyard made, whole or half-made.
+    ``job`` says for people what is made. With an ``id`` in it, a folder that a dead job of the same id has left is gone
+    on with, even one that is whole already; and an error inside the block leaves what is in ``DONE_FOLDER``, if there
+    is anything, and all else, for the next time. Otherwise an error removes what was built.
+
+    ``part``: others of the same id may work here at the same time; the block ends without a manifest, and nothing is
+    removed.
+
+    Raises DestinationExistsError when something lies at ``path``: without ``overwrite`` always, with it unless it is a
+    corpus that tokenyard made, whole or half-made.
     """
     final = Path(os.path.abspath(local_path(path)))
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     try:
-        replaces = _check_free(final, overwrite)
-        build = final.with_name(f".{final.name}.{uuid.uuid4().hex[:12]}.new") if replaces else final
-        created = _claim(build)
+        build = _place(final, job, overwrite)
+        created = [p for p in (build, *build.parents) if not p.exists()]
+        held = _hold(build, job, part)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
         raise storage_error(e, f"can't create {final}") from e
-    folder = Folder(build)
     identity = _identity(build)
     try:
-        with folder.synced_together():  # its name is what counts
-            folder.write(MARKER_NAME, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
-        with open(folder.at(MARKER_NAME), "rb") as marker:
-            with suppress(OSError):  # a file system without locks: then a living job can't be told from a dead one
-                fcntl.flock(marker, fcntl.LOCK_EX)
-            yield folder
-        if not folder.exists(MANIFEST_NAME):
-            raise StorageError(f"{build}: the job ended without a manifest")
-        if replaces:
-            _swap(build, final)
-    except BaseException:
+        yield Folder(build)
+        if not part:
+            if not is_whole(build):
+                raise StorageError(f"{build}: the job ended without a manifest")
+            if build != final:
+                _take_its_place(build, final)
+    except BaseException as e:
         # Not a folder that another job has put here in the meantime.
-        if _identity(build) == identity:
-            _clear(build, created)
+        if not part and _identity(build) == identity and not (build == final and is_whole(build)):
+            if "id" in job and _has_entries(build / DONE_FOLDER):
+                e.add_note(f"what is done so far is kept: the same job, run again, goes on with it; it lies in {build}")
+            else:
+                _clear(build, created)
         raise
+    finally:
+        held.release()
 
 
 def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Manifest:
-    """Make a corpus whole: what the native layout needs, then the manifest, then the marker goes.
+    """Make a corpus whole: what the native layout needs, then the manifest; then all goes that the job needed.
 
     Returns the manifest as published: it also names what the native layout keeps beside the shards.
     """
@@ -78,9 +88,15 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Mani
         manifest = replace(manifest, files=format.finish(folder, manifest))
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
-    folder.remove(MARKER_NAME)
-    folder.clear_temporary()
+    leave_only_the_corpus(folder)
     return manifest
+
+
+def leave_only_the_corpus(folder: Folder) -> None:
+    """Remove what a job needed, where the corpus is whole: its marker last."""
+    folder.clear_temporary()
+    shutil.rmtree(folder.path / JOB_FOLDER, ignore_errors=True)
+    folder.remove(MARKER_NAME)
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
@@ -104,21 +120,62 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     return Path("/" + unquote(below))
 
 
-def _check_free(final: Path, overwrite: bool) -> bool:
-    """Whether a corpus must be replaced; False when the place is free. Raises DestinationExistsError."""
-    if not os.path.lexists(final) or (final.is_dir() and not any(final.iterdir())):
-        return False
-    what, is_ours = _what_lies_at(final)
+def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> Path:
+    """The folder to build in: where the corpus is to be, or beside it. Raises DestinationExistsError."""
+    if _is_free(final) or _goes_on(final, job):
+        return final
+    what, is_ours = _what_lies_at(final, job)
     if not overwrite or not is_ours:
         way = "pass --overwrite (overwrite=True) to replace it, or choose" if is_ours else "choose"
         raise DestinationExistsError(f"{final}: {what} is there already; {way} another destination")
+    build = final.with_name(f".{final.name}.new")
+    if not _is_free(build) and not _goes_on(build, job):
+        what, is_ours = _what_lies_at(build, job)
+        if not is_ours:
+            raise DestinationExistsError(f"{build}: {what} is where the new corpus would be built; move it away")
+        _remove_corpus(build)  # what a killed job has left, whose corpus nobody asks for any more
+    return build
+
+
+def _is_free(path: Path) -> bool:
+    return not os.path.lexists(path) or (path.is_dir() and is_bare(path))
+
+
+def _goes_on(folder: Path, job: Mapping[str, Any]) -> bool:
+    """Whether what a job of the same id began there can be gone on with. Raises DestinationExistsError."""
+    if not _is_of(folder, job):
+        return False
+    if not is_whole(folder) and (strangers := _strangers(folder)):
+        raise DestinationExistsError(
+            f"{folder}: this job began here, but {strangers[0]!r} has been put there since, which it did not make; "
+            "move it away"
+        )
     return True
 
 
-def _what_lies_at(final: Path) -> tuple[str, bool]:
+def _is_of(folder: Path, job: Mapping[str, Any]) -> bool:
+    """Whether a job of the same id has begun there, dead or alive."""
+    marker = marker_of(folder)
+    return marker is not None and "id" in job and marker.get("id") == job["id"]
+
+
+def _hold(build: Path, job: Mapping[str, Any], part: bool) -> Claim:
+    """Make a folder for one job, or for parts of one. Raises OSError, DestinationExistsError."""
+    build.mkdir(parents=True, exist_ok=True)
+    if not _is_of(build, job):
+        held = claim(build, job, shared=part)
+        if held is not None:
+            return held
+        if not part or not _is_of(build, job):
+            raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+    return take_over(build, shared=part)
+
+
+def _what_lies_at(final: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
     """In words, and whether tokenyard made it, so that it may be replaced."""
     listed: set[str] = set()
-    if (final / MANIFEST_NAME).is_file():
+    marker = marker_of(final)
+    if is_whole(final):
         try:
             manifest = Manifest.from_json((final / MANIFEST_NAME).read_bytes(), str(final / MANIFEST_NAME))
         except DataError:
@@ -127,39 +184,36 @@ def _what_lies_at(final: Path) -> tuple[str, bool]:
             listed = {file.name.split("/")[0] for file in manifest.all_files}
         if manifest is not None and manifest.provenance.get("job") == INDEX_JOB:
             return "a corpus that others made and tokenyard only indexed", False
-    elif (final / MARKER_NAME).is_file():
-        if _is_held(final / MARKER_NAME):
+    elif marker is not None:
+        if is_held(final):
             return "a corpus that another job is making right now", False
     else:
         return "something that is not a tokenyard corpus", False
-    if strangers := sorted(p.name for p in final.iterdir() if not _MADE.fullmatch(p.name) and p.name not in listed):
+    if strangers := _strangers(final, listed):
         return f"a corpus, but also {strangers[0]!r}, which tokenyard did not make,", False
-    return (
-        "a corpus" if (final / MANIFEST_NAME).is_file() else "a corpus that an interrupted job left half-made"
-    ), True
+    if is_whole(final):
+        return "a corpus", True
+    return f"a corpus that an interrupted job left half-made{_other_than(job, marker or {})}", True
 
 
-def _is_held(marker: Path) -> bool:
-    """Whether the job that wrote the marker is alive: it holds a lock on it, which ends with it."""
-    with open(marker, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # a file system without locks
-    return False
+def _strangers(folder: Path, listed: Set[str] = frozenset()) -> list[str]:
+    """Names that no job of ours has given."""
+    return sorted(p.name for p in folder.iterdir() if not _MADE.fullmatch(p.name) and p.name not in listed)
 
 
-def _claim(build: Path) -> list[Path]:
-    """Make a folder for one job alone; returns the folders made for it, itself first. Raises OSError."""
-    made = [p for p in (build, *build.parents) if not p.exists()]
-    build.mkdir(parents=True, exist_ok=True)
-    try:
-        (build / HOME).mkdir()
-    except FileExistsError:
-        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination") from None
-    return made
+def _other_than(job: Mapping[str, Any], marker: Mapping[str, Any]) -> str:
+    """Why a job can't go on with what another one began, where both could have."""
+    if "id" not in job or "id" not in marker:
+        return ""
+    keys = (*sorted({*job, *marker} - {"id"}),)
+    differing = [
+        f"{k}: {marker.get(k)!r:.80} there, {job.get(k)!r:.80} now" for k in keys if marker.get(k) != job.get(k)
+    ]
+    return f" (another job than this one, which could go on: {'; '.join(differing) or 'its inputs have changed'})"
+
+
+def _has_entries(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -170,22 +224,31 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _swap(build: Path, final: Path) -> None:
-    old = final.with_name(f".{final.name}.{uuid.uuid4().hex[:12]}.old")
+def _take_its_place(build: Path, final: Path) -> None:
+    """Put a new corpus where an old one is, and remove that."""
     try:
-        os.replace(final, old)
-        os.replace(build, final)
+        old = swap(build, final)
         sync_folder(final.parent)
-    except BaseException as e:
-        if os.path.lexists(old) and not os.path.lexists(final):
-            os.replace(old, final)
-        if isinstance(e, OSError):
-            raise storage_error(e, f"can't put the new corpus at {final}") from e
-        raise
+    except OSError as e:
+        raise storage_error(e, f"can't put the new corpus at {final}") from e
     try:
-        remove_tree(old)
+        _remove_corpus(old)
     except StorageError as e:
         warnings.warn(f"the new corpus is at {final}, but the one it replaced is left at {old}: {e}", stacklevel=4)
+
+
+def _remove_corpus(folder: Path) -> None:
+    """Delete a corpus, its manifest last: what is left when this is interrupted can still be told to be one."""
+    home = folder / HOME
+    try:
+        for entry in [*folder.iterdir(), *home.iterdir()]:
+            if entry.is_dir() and not entry.is_symlink() and entry != home:
+                shutil.rmtree(entry)
+            elif entry not in (home, folder / MANIFEST_NAME, folder / MARKER_NAME):
+                entry.unlink()
+        shutil.rmtree(folder)
+    except OSError as e:
+        raise storage_error(e, f"can't remove {folder}") from e
 
 
 def _clear(build: Path, created: list[Path]) -> None:

@@ -60,9 +60,7 @@ def index_corpus(
             return _index_again(folder, manifest, chosen, force)
         return _rebuild(folder, manifest, force)
     if folder.exists(MARKER_NAME):
-        raise IncompleteCorpusError(
-            f"{folder.path}: a job began here and did not finish; run it again with --overwrite"
-        )
+        raise IncompleteCorpusError(f"{folder.path}: a job began here and did not finish; run it again")
     return _write(folder, discover(folder, folder.list(), format, chosen), chosen)
 
 

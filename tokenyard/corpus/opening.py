@@ -84,7 +84,7 @@ def _open(
         if folder.exists(MARKER_NAME):
             raise IncompleteCorpusError(
                 f"{folder.path}: a job began here and did not finish ({MARKER_NAME} is there, the manifest is not); "
-                "run the job again with --overwrite"
+                "run the job again; it goes on, or says that it needs --overwrite"
             )
         names = folder.list()
     found = discover(folder, names, format, chosen, on_bad)

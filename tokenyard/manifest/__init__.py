@@ -4,7 +4,7 @@ It holds nothing that changes from run to run (no time, host, absolute path or w
 bytes. It lies at ``.tokenyard/manifest.json``.
 """
 
-from tokenyard.manifest.entries import FileInfo, ShardInfo, check_name
+from tokenyard.manifest.entries import FileInfo, ShardInfo, check_name, shard_of, shard_to_dict
 from tokenyard.manifest.model import HOME, MANIFEST_NAME, MANIFEST_VERSION, MARKER_NAME, Layout, Manifest
 
 __all__ = [
@@ -17,4 +17,6 @@ __all__ = [
     "Manifest",
     "ShardInfo",
     "check_name",
+    "shard_of",
+    "shard_to_dict",
 ]

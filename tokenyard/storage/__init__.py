@@ -1,6 +1,7 @@
 """Where the bytes of a corpus lie: reading, mapping and atomic publishing."""
 
 from tokenyard.storage.errors import storage_error
+from tokenyard.storage.exchange import swap
 from tokenyard.storage.folder import Folder, PublishedFile, checksum, remove_tree
 from tokenyard.storage.mounts import quick_mode
 from tokenyard.storage.raw_file import RawFile, ReadMode
@@ -15,5 +16,6 @@ __all__ = [
     "quick_mode",
     "remove_tree",
     "storage_error",
+    "swap",
     "sync_folder",
 ]

@@ -1,0 +1,280 @@
+"""Jobs that are killed at any moment, that fail, that are run again, and that are done in parts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.corpora import random_rows, write_corpus
+from tests.real_data import gpt2_json
+from tokenyard.converters.convert import convert, plan_convert
+from tokenyard.converters.run import PLAN_NAME, run_part
+from tokenyard.converters.tokenize import tokenize
+from tokenyard.corpus import open_corpus
+from tokenyard.errors import ConfigError, DataError, DestinationExistsError, IncompleteCorpusError, VerificationError
+from tokenyard.testing.round_trips import contents
+
+SHARDS = {"shard_bytes": 20_000}
+NUM_TASKS = 3
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "corpus"
+    write_corpus(path, random_rows(seed=3, num_rows=2500, longest=6))
+    return path
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": f"a text of number {i}"}) + "\n" for i in range(40)))
+    return path
+
+
+def killed_at_acts(folder: Path, kind: str, source: Path, how: str, stride: int) -> list[dict[str, Any]]:
+    arguments = [kind, str(source), str(folder), how, str(stride), str(gpt2_json())]
+    command = [sys.executable, "-m", "tests.converters.kills", *arguments]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=3000, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def check_kills(folder: Path, kind: str, source: Path, how: str, stride: int) -> None:
+    *killed, whole = killed_at_acts(folder, kind, source, how, stride)
+    assert len(killed) * stride > 60
+    assert whole["ended"] == "done"
+    for found in killed:
+        assert found["ended"] == "killed"
+        assert found["contents"] == whole["contents"], found
+        if how == "create":
+            assert found["found"] in (whole["found"], "IncompleteCorpusError", "NotACorpusError")
+        if "DestinationExistsError" in found["again"]:
+            assert (how, found["found"]) == ("create", whole["found"])
+        else:
+            assert found["again"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"), [("mds", "create"), ("parquet", "overwrite"), ("pack", "create"), ("tokenize", "create")]
+)
+def test_a_job_that_was_killed_gives_the_same_bytes_when_it_is_run_again(
+    tmp_path: Path, source: Path, texts: Path, kind: str, how: str
+) -> None:
+    check_kills(tmp_path, kind, texts if kind == "tokenize" else source, how, 12)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["create", "overwrite"])
+@pytest.mark.parametrize("kind", ["npy", "mds", "webdataset", "parquet", "jsonl", "csv", "pack", "tokenize"])
+def test_a_job_killed_at_any_act_gives_the_same_bytes_when_it_is_run_again(
+    tmp_path: Path, source: Path, texts: Path, kind: str, how: str
+) -> None:
+    check_kills(tmp_path, kind, texts if kind == "tokenize" else source, how, 1)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_after(num_tasks: int) -> Any:
+    """What stops a job from outside when so many of its tasks are done."""
+    done = 0
+
+    def count(_: object) -> None:
+        nonlocal done
+        done += 1
+        if done == num_tasks:
+            raise StoppedError
+
+    return count
+
+
+def interrupt(source: Path, place: Path, num_tasks: int = 1, **options: Any) -> StoppedError:
+    with pytest.raises(StoppedError) as stopped:
+        convert(source, place, to="mds", on_progress=stop_after(num_tasks), **SHARDS, **options)
+    return stopped.value
+
+
+def test_what_an_error_leaves_is_told_and_gone_on_with(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    error = interrupt(source, place, num_tasks=2)
+    assert f"the same job, run again, goes on with it; it lies in {place}" in error.__notes__[0]
+    with pytest.raises(IncompleteCorpusError, match="run the job again; it goes on"):
+        open_corpus(place)
+    written = {p: p.stat().st_mtime_ns for p in place.rglob("*.mds")}
+    done: list[int] = []
+    convert(source, place, to="mds", on_progress=lambda p: done.append(p.rows), **SHARDS)
+    assert done == [2500]
+    assert len(written) >= 2
+    assert all(path.stat().st_mtime_ns == time for path, time in written.items())
+    convert(source, tmp_path / "whole", to="mds", **SHARDS)
+    assert contents(place) == contents(tmp_path / "whole")
+
+
+def test_a_shard_that_is_gone_or_cut_since_is_made_again(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    interrupt(source, place, num_tasks=2)
+    one, other, *_ = sorted(place.glob("*.mds"))
+    one.unlink()
+    other.write_bytes(other.read_bytes()[:-1])
+    convert(source, place, to="mds", **SHARDS)
+    convert(source, tmp_path / "whole", to="mds", **SHARDS)
+    assert contents(place) == contents(tmp_path / "whole")
+
+
+def test_a_line_of_the_ledger_that_was_cut_is_a_task_to_be_done(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    interrupt(source, place, num_tasks=2)
+    (ledger,) = (place / ".tokenyard/job/done").iterdir()
+    ledger.write_bytes(ledger.read_bytes()[:-5])
+    rows: list[int] = []
+    convert(source, place, to="mds", on_progress=lambda p: rows.append(p.rows), **SHARDS)
+    assert rows == [2048, 2500]
+
+
+def test_another_job_does_not_go_on_there_and_says_what_differs(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    interrupt(source, place)
+    with pytest.raises(DestinationExistsError, match=r"half-made \(another job.*shard_bytes: 20000 there, 30000 now\)"):
+        convert(source, place, to="mds", shard_bytes=30_000)
+    write_corpus(tmp_path / "other", random_rows(seed=4, num_rows=2500, longest=6))
+    with pytest.raises(DestinationExistsError, match=r"which could go on: its inputs have changed\).*pass --overwrite"):
+        convert(tmp_path / "other", place, to="mds", **SHARDS)
+    convert(tmp_path / "other", place, to="mds", overwrite=True, **SHARDS)
+    assert open_corpus(place).digest == open_corpus(tmp_path / "other").digest
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
+
+
+def test_what_somebody_put_there_since_is_not_touched(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    interrupt(source, place)
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(DestinationExistsError, match=r"'notes\.txt' has been put there since.*move it away"):
+        convert(source, place, to="mds", **SHARDS)
+    assert (place / "notes.txt").read_text() == "mine"
+
+
+def test_replacing_goes_on_beside_the_old_corpus(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+    old = contents(place)
+    interrupt(source, place, num_tasks=2, overwrite=True)
+    assert contents(place) == old
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.new", "out"]
+    rows: list[int] = []
+    convert(source, place, to="mds", overwrite=True, on_progress=lambda p: rows.append(p.rows), **SHARDS)
+    assert (rows, open_corpus(place).format) == ([2500], "mds")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_job_left_beside_a_corpus_goes_when_another_one_replaces_it(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+    interrupt(source, place, overwrite=True)
+    convert(source, place, to="parquet", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    (tmp_path / ".out.new").mkdir()
+    (tmp_path / ".out.new/mine").touch()
+    with pytest.raises(DestinationExistsError, match=r"\.out\.new: something that is not.*move it away"):
+        convert(source, place, to="parquet", overwrite=True)
+
+
+def test_a_source_that_was_damaged_is_read_again_when_it_is_mended(tmp_path: Path, source: Path) -> None:
+    manifest = source / ".tokenyard/manifest.json"
+    right = manifest.read_bytes()
+    digest = open_corpus(source).digest
+    assert digest is not None
+    manifest.write_bytes(right.replace(digest.encode(), b"ty1:" + b"0" * 64))
+    try:
+        with pytest.raises(VerificationError, match="the source is damaged"):
+            convert(source, tmp_path / "out", to="mds", **SHARDS)
+    finally:
+        manifest.write_bytes(right)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_records_can_be_skipped_by_the_run_that_goes_on(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"a text of number {i}"}) for i in range(40)]
+    lines[-1] = "{"
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
+    with pytest.raises(DataError, match="line 40") as error:
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", **how)
+    assert "goes on with it" in error.value.__notes__[0]
+    report = tokenize(tmp_path / "a.jsonl", tmp_path / "out", on_bad_record="skip", **how)
+    assert (report.num_documents, report.num_bad_records) == (39, 1)
+
+
+def test_input_that_was_changed_since_is_another_job(tmp_path: Path, texts: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(texts.read_bytes())
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
+    with pytest.raises(StoppedError):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", on_progress=stop_after(1), **how)
+    (tmp_path / "a.jsonl").write_bytes(texts.read_bytes().replace(b"number 39", b"number 93"))
+    with pytest.raises(DestinationExistsError, match="its inputs have changed"):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", **how)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16])
+def test_parts_in_any_order_give_the_same_bytes(tmp_path: Path, source: Path, count: int) -> None:
+    convert(source, tmp_path / "whole", to="mds", **SHARDS)
+    job = plan_convert(source, to="mds", **SHARDS)
+    assert len(job.tasks) == NUM_TASKS
+    remaining = []
+    for number in reversed(range(1, count + 1)):
+        report = run_part(job, tmp_path / "out", (number, count))
+        assert report.part == f"{number}/{count}"
+        assert report.num_tasks == len(range(number - 1, NUM_TASKS, count))
+        remaining.append(report.num_open_tasks)
+        with pytest.raises(IncompleteCorpusError):
+            open_corpus(tmp_path / "out")
+    assert remaining == sorted(remaining, reverse=True)
+    assert remaining[-1] == 0
+    assert (tmp_path / "out" / PLAN_NAME).read_text() == "[0, 1024]\n[1024, 2048]\n[2048, 2500]\n"
+    report = convert(source, tmp_path / "out", to="mds", finish=True, **SHARDS)
+    assert report.num_rows == 2500
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_an_end_before_all_parts_are_done_is_refused_and_a_run_does_the_rest(tmp_path: Path, source: Path) -> None:
+    job = plan_convert(source, to="mds", **SHARDS)
+    run_part(job, tmp_path / "out", (2, 3))
+    with pytest.raises(ConfigError, match=r"2 of 3 tasks are not done yet \(1, 3\): run the parts"):
+        convert(source, tmp_path / "out", to="mds", finish=True, **SHARDS)
+    rows: list[int] = []
+    convert(source, tmp_path / "out", to="mds", on_progress=lambda p: rows.append(p.rows), **SHARDS)
+    assert rows == [2048, 2500]
+
+
+@pytest.mark.parametrize("part", [(0, 3), (4, 3), (-1, 3), (1, 0)])
+def test_a_part_that_there_is_not_is_refused(tmp_path: Path, source: Path, part: tuple[int, int]) -> None:
+    with pytest.raises(ConfigError, match=f"task {part[0]}/{part[1]}: tasks are counted from 1"):
+        run_part(plan_convert(source, to="mds"), tmp_path / "out", part)
+
+
+def test_parts_run_beside_each_other_but_the_same_one_and_the_whole_job_wait(tmp_path: Path, source: Path) -> None:
+    job = plan_convert(source, to="mds", **SHARDS)
+    said = []
+
+    def meanwhile(_: object) -> None:
+        for number in (1, 2):
+            try:
+                said.append(run_part(job, tmp_path / "out", (number, 3)).num_tasks)
+            except DestinationExistsError as e:
+                said.append(str(e))
+        try:
+            convert(source, tmp_path / "out", to="mds", **SHARDS)
+        except DestinationExistsError as e:
+            said.append(str(e))
+
+    run_part(job, tmp_path / "out", (1, 3), on_progress=meanwhile)
+    same, other, whole = said
+    assert "another process does task 1/3 right now" in same
+    assert other == 1
+    assert "a job is at work on it right now" in whole

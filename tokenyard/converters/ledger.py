@@ -1,0 +1,121 @@
+"""What the tasks of a job have done, kept in its destination, so that an interrupted job goes on where it was.
+
+A line a task, and a file for each process that runs tasks. A line ends in a checksum: what was cut when its process was
+killed, or its machine went down, is as if it had not been written, and its task is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from blake3 import blake3
+
+from tokenyard.converters.job import TaskOutput
+from tokenyard.corpus import DONE_FOLDER
+from tokenyard.digest import Leaves
+from tokenyard.errors import TokenyardError
+from tokenyard.manifest import shard_of, shard_to_dict
+from tokenyard.storage import Folder, remove_tree, storage_error
+
+_LEAF_BYTES = 32
+
+
+class Ledger:
+    """The tasks that are done in a folder; the file to add more is made when there is one."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._place = folder.path / DONE_FOLDER
+        self._handle = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+
+    def read(self) -> dict[int, TaskOutput]:
+        """All tasks that are done and whose files are there, by their numbers."""
+        found: dict[int, TaskOutput] = {}
+        for line in self._lines():
+            body, _, checksum = line.rstrip(b"\n").rpartition(b" ")
+            if checksum == _checksum(body):
+                number, output = _output_of(json.loads(body))
+                found[number] = output
+        return {number: output for number, output in found.items() if self._is_there(output)}
+
+    def add(self, number: int, output: TaskOutput) -> None:
+        """Note a task, whose files are on the disk. Raises StorageError."""
+        body = json.dumps(_to_dict(number, output), sort_keys=True).encode()
+        try:
+            if self._handle < 0:
+                self._place.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                self._handle = os.open(self._place / f"{uuid.uuid4().hex}.jsonl", flags, 0o666)
+            # Not synced: a line that is lost with the machine costs its task once more, and waiting would cost all.
+            os.write(self._handle, body + b" " + _checksum(body) + b"\n")
+        except OSError as e:
+            raise storage_error(e, f"can't write to {self._place}") from e
+
+    def clear(self) -> None:
+        """Forget all tasks. Raises StorageError."""
+        if self._place.exists():
+            remove_tree(self._place)
+
+    def _lines(self) -> Iterator[bytes]:
+        for path in sorted(self._place.glob("*.jsonl")):
+            try:
+                with open(path, "rb") as file:
+                    yield from file
+            except OSError as e:
+                raise storage_error(e, f"can't read {path}") from e
+
+    def _is_there(self, output: TaskOutput) -> bool:
+        for shard in output.shards:
+            for file in (*shard.files, *([shard.index] if shard.index else ())):
+                try:
+                    if self._folder.size(file.name) != file.bytes:
+                        return False
+                except TokenyardError:
+                    return False
+        return True
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake3(body).hexdigest()[:16].encode()
+
+
+def _to_dict(number: int, output: TaskOutput) -> dict[str, Any]:
+    return {
+        "task": number,
+        "shards": [shard_to_dict(shard) for shard in output.shards],
+        "rows": output.leaves.num_rows,
+        "tokens": b"".join(output.leaves.tokens).hex(),
+        "fields": {name: b"".join(leaves).hex() for name, leaves in output.leaves.fields.items()},
+        "bytes": output.num_bytes,
+        "counts": dict(output.counts),
+    }
+
+
+def _output_of(data: Mapping[str, Any]) -> tuple[int, TaskOutput]:
+    output = TaskOutput(
+        shards=tuple(shard_of(shard) for shard in data["shards"]),
+        leaves=Leaves(
+            num_rows=data["rows"],
+            tokens=_leaves(data["tokens"]),
+            fields={name: _leaves(text) for name, text in data["fields"].items()},
+        ),
+        num_bytes=data["bytes"],
+        counts=data["counts"],
+    )
+    return data["task"], output
+
+
+def _leaves(text: str) -> tuple[bytes, ...]:
+    data = bytes.fromhex(text)
+    return tuple(data[i : i + _LEAF_BYTES] for i in range(0, len(data), _LEAF_BYTES))

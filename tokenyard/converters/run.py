@@ -1,0 +1,249 @@
+"""Runs a planned job: its tasks, whatever was done before; then the proof, and the manifest.
+
+The plan depends on the inputs and the options alone, and each task writes the same bytes wherever and whenever it runs.
+So a job may be interrupted anywhere and run again, and its parts may run on many machines that share a file system.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, TypeVar
+
+from blake3 import blake3
+
+from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
+from tokenyard.converters.ledger import Ledger
+from tokenyard.corpus import JOB_FOLDER, destination, leave_only_the_corpus, publish_manifest
+from tokenyard.digest import Digests
+from tokenyard.errors import ConfigError, DestinationExistsError, TokenyardError
+from tokenyard.formats.base import Format, FormatOptions
+from tokenyard.manifest import HOME, MANIFEST_NAME, Layout, Manifest, ShardInfo
+from tokenyard.schema import Schema
+from tokenyard.storage import Folder, storage_error
+
+Task = TypeVar("Task")
+PLAN_NAME = f"{JOB_FOLDER}/plan.jsonl"
+_SHOWN_NUMBERS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Generic[Task]):
+    """What is to be written, and the tasks that write it.
+
+    Attributes:
+        kind: ``"convert"``, ``"pack"``, ``"tokenize"``.
+        format, schema, options, layout: of the corpus to be written.
+        provenance: what its manifest says of its making.
+        tasks: in the order of the rows that they write.
+        described: each task as JSON values, with what tells that its input has changed.
+        shared: given where the job writes, what all tasks need; sent to each process once.
+        run: given that, and a number and its task, writes shards; importable by name.
+        unit, total: what progress is measured in, and how much there is.
+        may_change: options that don't change what a task that has ended well has written.
+        watch: told what each task has done; may raise.
+        check: told the digests of all rows before the manifest is written; may raise.
+    """
+
+    kind: str
+    format: Format
+    schema: Schema
+    options: FormatOptions
+    layout: Layout = field(default_factory=Layout)
+    provenance: Mapping[str, Any]
+    tasks: Sequence[Task]
+    described: Sequence[Any]
+    shared: Callable[[Target], Any]
+    run: Callable[[Any, tuple[int, Task]], TaskOutput]
+    unit: str
+    total: int
+    may_change: Set[str] = frozenset()
+    watch: Callable[[TaskOutput], None] = lambda _: None
+    check: Callable[[Digests], None] = lambda _: None
+
+    def marker(self) -> dict[str, Any]:
+        """What the destination's marker says while the job is at work: for people, and an id of all that matters."""
+        said = {"job": self.kind, "to": self.format.name, **self.provenance.get("options", {})}
+        said = {name: value for name, value in said.items() if name not in self.may_change}
+        source = {name: value for name, value in self.provenance.items() if name != "options"}
+        everything = [said, source, self.schema.to_dict(), asdict(self.layout), self.described]
+        return {**said, "id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartReport:
+    """What part of a job was done: ``num_tasks`` of this part, and ``num_open_tasks`` of the whole job that are not."""
+
+    destination: str
+    part: str
+    num_tasks: int
+    num_rows: int
+    num_tokens: int
+    num_open_tasks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+
+def run_job(
+    job: Job[Any],
+    dst: str | os.PathLike[str],
+    *,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    finish: bool = False,
+    on_progress: OnProgress | None = None,
+) -> tuple[Manifest, list[TaskOutput]]:
+    """Do what is not done of a job, and publish the corpus. Returns its manifest, and what each task did.
+
+    ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise.
+    """
+    with destination(dst, job.marker(), overwrite=overwrite) as folder, Ledger(folder) as ledger:
+        target, done = _target(job, folder), ledger.read()
+        if folder.exists(MANIFEST_NAME):  # killed after its last act
+            leave_only_the_corpus(folder)
+            manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
+            return manifest, []
+        _clear_leftovers(folder, [s for output in done.values() for s in output.shards])
+        _write_plan(folder, job)
+        missing = [n for n in range(len(job.tasks)) if n not in done]
+        if finish and missing:
+            raise _not_done(missing, len(job.tasks))
+        outputs = _run(job, target, ledger, done, missing, num_workers, on_progress)
+        digests = digests_of(target, outputs, num_workers)
+        try:
+            job.check(digests)
+        except TokenyardError:
+            ledger.clear()  # what was done is not what it should be, and would not be if it was gone on with
+            raise
+        manifest = Manifest(
+            format=job.format.name,
+            schema=job.schema,
+            layout=job.layout,
+            shards=tuple(s for o in outputs for s in o.shards),
+            digests=digests,
+            provenance=job.provenance,
+        )
+        return publish_manifest(folder, job.format, manifest), outputs
+
+
+def run_part(
+    job: Job[Any],
+    dst: str | os.PathLike[str],
+    part: tuple[int, int],
+    *,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> PartReport:
+    """Do part K of N of a job's tasks, each N-th one from the K-th on; ``run_job`` makes the corpus whole afterwards.
+
+    Parts may run at the same time, in any order and on any machine that has the destination. Raises ConfigError unless
+    1 <= K <= N, DestinationExistsError while another process does the same part.
+    """
+    number, count = part
+    if not 1 <= number <= count:
+        raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
+    with destination(dst, job.marker(), overwrite=overwrite, part=True) as folder, Ledger(folder) as ledger:
+        if folder.exists(MANIFEST_NAME):
+            return PartReport(
+                destination=os.fspath(dst),
+                part=f"{number}/{count}",
+                num_tasks=0,
+                num_rows=0,
+                num_tokens=0,
+                num_open_tasks=0,
+            )
+        with _lease(folder, number, count):
+            _write_plan(folder, job)
+            mine = set(range(number - 1, len(job.tasks), count))
+            done = {n: output for n, output in ledger.read().items() if n in mine}
+            missing = sorted(mine - set(done))
+            outputs = _run(job, _target(job, folder), ledger, done, missing, num_workers, on_progress)
+            remaining = len(job.tasks) - len(ledger.read())
+    return PartReport(
+        destination=os.fspath(dst),
+        part=f"{number}/{count}",
+        num_tasks=len(outputs),
+        num_rows=sum(o.num_rows for o in outputs),
+        num_tokens=sum(o.num_tokens for o in outputs),
+        num_open_tasks=remaining,
+    )
+
+
+def _target(job: Job[Any], folder: Folder) -> Target:
+    return Target(folder=folder, format=job.format, schema=job.schema, options=job.options, num_tasks=len(job.tasks))
+
+
+def _run(
+    job: Job[Any],
+    target: Target,
+    ledger: Ledger,
+    done: dict[int, TaskOutput],
+    missing: Sequence[int],
+    num_workers: int,
+    on_progress: OnProgress | None,
+) -> list[TaskOutput]:
+    """Run the tasks that are missing. Returns what these and those that were done did, in the order of the tasks."""
+    for output in done.values():
+        job.watch(output)
+
+    def results() -> Iterator[tuple[int, TaskOutput]]:
+        given = [(number, job.tasks[number]) for number in missing]
+        for i, output in run_tasks(job.run, job.shared(target), given, num_workers):
+            ledger.add(missing[i], output)
+            job.watch(output)
+            yield missing[i], output
+
+    return collect(done, results(), job.unit, job.total, on_progress)
+
+
+def _write_plan(folder: Folder, job: Job[Any]) -> None:
+    """For people, and so that it can be seen what a number stands for; a part may have written the same already."""
+    if not folder.exists(PLAN_NAME):
+        lines = (json.dumps(task, sort_keys=True) for task in job.described)
+        folder.write(PLAN_NAME, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _clear_leftovers(folder: Folder, shards: Sequence[ShardInfo]) -> None:
+    """Remove what tasks wrote that did not come to their end."""
+    kept = {file.name for shard in shards for file in (*shard.files, *([shard.index] if shard.index else ()))}
+    folder.clear_temporary()
+    for name in [*folder.list(), *(f"{HOME}/index/{p.name}" for p in (folder.path / HOME / "index").glob("*"))]:
+        if name not in kept:
+            folder.remove(name)
+
+
+@contextmanager
+def _lease(folder: Folder, number: int, count: int) -> Iterator[None]:
+    """Let one process at a time do a part. Where the file system has no locks two may, and write the same bytes."""
+    path = folder.path / JOB_FOLDER / f"{number}-of-{count}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a")  # noqa: SIM115
+    except OSError as e:
+        raise storage_error(e, f"can't create {path}") from e
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DestinationExistsError(
+                f"{folder.path}: another process does task {number}/{count} right now; wait for its end"
+            ) from None
+        except OSError:
+            pass
+        yield
+
+
+def _not_done(missing: Sequence[int], num_tasks: int) -> ConfigError:
+    shown = ", ".join(str(n + 1) for n in missing[:_SHOWN_NUMBERS]) + ", ..." * (len(missing) > _SHOWN_NUMBERS)
+    return ConfigError(
+        f"{len(missing)} of {num_tasks} tasks are not done yet ({shown}): run the parts that have not ended "
+        "(--task K/N), or leave --finish out to do the rest here"
+    )

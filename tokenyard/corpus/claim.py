@@ -1,0 +1,136 @@
+"""The marker of a job that makes a corpus: who may build in a folder, and what an interrupted job was about.
+
+A job holds a lock on its marker as long as it lives, so a dead one can be told from a living one. On a file system
+without locks every job is taken for dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tokenyard.errors import DestinationExistsError
+from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME
+
+#: Of file systems that can't give a file two names.
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Claim:
+    """A lock on the marker of a folder, held until ``release``, or until the process ends."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def release(self) -> None:
+        """Let another job have the folder."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+
+def claim(folder: Path, job: Mapping[str, Any], *, shared: bool = False) -> Claim | None:
+    """Take a folder that no job has; None when another one was quicker. Raises OSError.
+
+    The marker appears under its name whole and locked, so there is no moment at which its job seems dead.
+    """
+    temp = folder / f"{HOME}/tmp/{uuid.uuid4().hex}"
+    temp.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(handle, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
+        os.fsync(handle)
+        _lock(handle, shared)
+        _give_name(temp, folder / MARKER_NAME)
+    except BaseException as e:
+        os.close(handle)
+        if isinstance(e, FileExistsError):
+            return None
+        raise
+    finally:
+        temp.unlink(missing_ok=True)
+    return Claim(handle)
+
+
+def take_over(folder: Path, *, shared: bool = False) -> Claim:
+    """Go on where a dead job, or with ``shared`` also a living part of the same one, has begun.
+
+    Raises DestinationExistsError while another job lives, or when it has just ended.
+    """
+    marker = folder / MARKER_NAME
+    try:
+        handle = os.open(marker, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _just_ended(folder) from None
+    if not _lock(handle, shared):
+        os.close(handle)
+        raise DestinationExistsError(f"{folder}: a job is at work on it right now; wait for its end")
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(handle), os.stat(marker)):
+            return Claim(handle)
+    os.close(handle)
+    raise _just_ended(folder)
+
+
+def marker_of(folder: Path) -> Mapping[str, Any] | None:
+    """What the marker in a folder says: nothing where it was cut; None without one."""
+    try:
+        found = json.loads((folder / MARKER_NAME).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a job that builds in a folder is alive."""
+    with open(folder / MARKER_NAME, "r+b") as file:
+        return not _lock(file.fileno(), shared=False)
+
+
+def is_bare(folder: Path) -> bool:
+    """Whether a folder is empty, or a job was killed in it before it had its marker."""
+    if any(entry.name != HOME for entry in folder.iterdir()):
+        return False
+    home = folder / HOME
+    return not home.exists() or (home.is_dir() and all(entry.name == "tmp" for entry in home.iterdir()))
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether there is a manifest."""
+    return (folder / MANIFEST_NAME).is_file()
+
+
+def _give_name(temp: Path, marker: Path) -> None:
+    """Raise FileExistsError where the name is taken."""
+    try:
+        os.link(temp, marker)
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        if marker.exists():
+            raise FileExistsError from None
+        os.rename(temp, marker)
+
+
+def _lock(handle: int, shared: bool) -> bool:
+    """Whether no living job holds the file; it is locked then, where the file system has locks."""
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _just_ended(folder: Path) -> DestinationExistsError:
+    return DestinationExistsError(f"{folder}: another job has just ended here; look at what it left, or run again")
