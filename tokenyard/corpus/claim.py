@@ -18,6 +18,7 @@ from typing import Any
 
 from tokenyard.errors import DestinationExistsError
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME
+from tokenyard.storage import sync_folder
 
 #: Of file systems that can't give a file two names.
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -49,6 +50,7 @@ def claim(folder: Path, job: Mapping[str, Any], *, shared: bool = False) -> Clai
         os.fsync(handle)
         _lock(handle, shared)
         _give_name(temp, folder / MARKER_NAME)
+        sync_folder(folder / HOME)
     except BaseException as e:
         os.close(handle)
         if isinstance(e, FileExistsError):

@@ -55,6 +55,8 @@ def destination(
         build = _place(final, job, overwrite)
         created = [p for p in (build, *build.parents) if not p.exists()]
         held = _hold(build, job, part)
+        for folder in created:
+            sync_folder(folder.parent)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
