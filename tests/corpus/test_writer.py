@@ -1,5 +1,6 @@
 """Writing: a corpus is whole or it is not there, and no value in it is another than was given."""
 
+import fcntl
 import json
 import os
 import resource
@@ -509,6 +510,21 @@ def test_two_jobs_that_begin_at_once_do_not_share_a_place(place: Path) -> None:
         go_on.set()
         assert sorted(j.result(10) for j in jobs) == ["begun"] + ["refused"] * 7
     assert not place.exists() or not list(place.iterdir())
+
+
+def test_a_file_system_without_links_and_locks_has_corpora_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impossible(*_: Any, **__: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "link", impossible)
+    monkeypatch.setattr(fcntl, "flock", impossible)
+    write(place, [1])
+    with destination(place.with_name("other"), {"job": "test"}) as folder:
+        with pytest.raises(DestinationExistsError), destination(place.with_name("other"), {"job": "test"}):
+            pass
+        Path(folder.path / ".tokenyard/manifest.json").touch()
+    write(place, [2], overwrite=True)
+    assert tokens_of(place) == [[2]]
 
 
 def test_a_job_that_ends_without_a_manifest_is_an_error(place: Path) -> None:

@@ -6,7 +6,6 @@ without locks every job is taken for dead.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -19,9 +18,6 @@ from typing import Any
 from tokenyard.errors import DestinationExistsError
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME
 from tokenyard.storage import sync_folder
-
-#: Of file systems that can't give a file two names.
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Claim:
@@ -115,9 +111,9 @@ def _give_name(temp: Path, marker: Path) -> None:
     """Raise FileExistsError where the name is taken."""
     try:
         os.link(temp, marker)
-    except OSError as e:
-        if e.errno not in _NO_LINKS:
-            raise
+    except FileExistsError:
+        raise
+    except OSError:  # a file system that gives no file two names
         if marker.exists():
             raise FileExistsError from None
         os.rename(temp, marker)
