@@ -152,9 +152,15 @@ def test_the_job_array_of_the_example_gives_the_same_bytes(
     script = Path(__file__).parents[2] / "examples/slurm/convert.sbatch"
     (tmp_path / "tokenyard").write_text(f'#!/bin/sh\nexec {sys.executable} -m tokenyard "$@"\n')
     (tmp_path / "tokenyard").chmod(0o755)
-    env = {**ENV, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_COUNT": "2"}
-    for more in ({"SLURM_ARRAY_TASK_ID": "2"}, {"SLURM_ARRAY_TASK_ID": "1"}, {"FINISH": "1"}):
-        arguments = command(source, tmp_path / "out")[4:]
-        ended = subprocess.run([script, *arguments], env={**env, **more}, capture_output=True, text=True, timeout=120)
+    text = script.read_text()
+    assert "#SBATCH --array=1-16" in text
+    shortened = tmp_path / "convert.sbatch"
+    shortened.write_text(text.replace("shares=16 ", "shares=3 "))
+    env = {**ENV, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    arguments = command(source, tmp_path / "out")[4:]
+    for more in (*({"SLURM_ARRAY_TASK_ID": number} for number in "213"), {"FINISH": "1"}):
+        ended = subprocess.run(
+            ["bash", shortened, *arguments], env={**env, **more}, capture_output=True, text=True, timeout=120
+        )
         assert ended.returncode == 0, ended.stderr
     assert contents(tmp_path / "out") == whole

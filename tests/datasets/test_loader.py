@@ -170,6 +170,20 @@ def test_persistent_workers_that_were_interrupted_serve_later_epochs_whole(tmp_p
         assert found == expected_ids(tmp_path / "c", epoch, **options)
 
 
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+def test_epochs_that_are_left_early_leave_no_open_files(corpus, context):
+    engine = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": context}
+    loader = tokenyard.build_dataloader(settings(corpus, **engine), 0, 1)
+    counts = []
+    for _ in range(12):
+        for _ in loader:
+            break
+        (worker,) = loader._workers._loader._iterator._workers
+        counts.append(len(os.listdir(f"/proc/{worker.pid}/fd")))
+    # A few wait for an answer now and then; they would be five more each time.
+    assert max(counts) <= counts[0] + 10
+
+
 def test_two_loops_over_persistent_workers_at_once_are_refused(corpus):
     loader = tokenyard.build_dataloader(settings(corpus, num_workers=1, persistent_workers=True), 0, 1)
     first, second = iter(loader), iter(loader)

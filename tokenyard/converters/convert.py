@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenyard.converters.job import OnProgress, Target, TaskOutput, plan_rows, provenance, write_shards
+from tokenyard.converters.job import OnProgress, Target, TaskOutput, inputs_of, plan_rows, provenance, write_shards
 from tokenyard.converters.run import Job, run_job
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digests
@@ -122,6 +122,7 @@ def _planned(
         options=writer_options,
         layout=source.layout,
         provenance=provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source),
+        inputs=inputs_of(source),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: (source, target),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tokenyard.errors import ConfigError, StorageError
@@ -25,7 +27,7 @@ _state: tuple[Callable[[Any, Any], Any], Any] | None = None
 
 def run_tasks(
     function: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], num_workers: int
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result]]:
     """Yield ``(number of the task, function(shared, task))`` as tasks end, with ``num_workers`` processes.
 
     One worker means this process. The first error stops the job: what has not begun is dropped, what runs is waited
@@ -53,12 +55,20 @@ def run_tasks(
 
 
 def _collect(pool: ProcessPoolExecutor, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    numbers: dict[Future[Any], int] = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
-    pending = set(numbers)
-    while pending:
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        for future in sorted(done, key=numbers.__getitem__):
-            yield numbers[future], future.result()
+    with _interrupts_held():  # which processes begin as they are here
+        numbers: dict[Future[Any], int] = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
+    for future in as_completed(list(numbers)):
+        yield numbers.pop(future), future.result()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal. This one alone answers it, and ends the others."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _initialize(function: Callable[[Any, Any], Any], shared: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Self
 
 from blake3 import blake3
@@ -21,6 +21,7 @@ from tokenyard.errors import TokenyardError
 from tokenyard.manifest import shard_of, shard_to_dict
 from tokenyard.storage import Folder, remove_tree, storage_error
 
+LEDGER_VERSION = 1
 _LEAF_BYTES = 32
 
 
@@ -36,17 +37,23 @@ class Ledger:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its file, which may be removed then."""
         if self._handle >= 0:
             os.close(self._handle)
+        self._handle = -1
 
-    def read(self) -> dict[int, TaskOutput]:
-        """All tasks that are done and whose files are there, by their numbers."""
+    def read(self, tasks: Container[int] | None = None) -> dict[int, TaskOutput]:
+        """The tasks, or those of some numbers, that are done and whose files are there, by their numbers."""
         found: dict[int, TaskOutput] = {}
         for line in self._lines():
             body, _, checksum = line.rstrip(b"\n").rpartition(b" ")
             if checksum == _checksum(body):
                 number, output = _output_of(json.loads(body))
-                found[number] = output
+                if tasks is None or number in tasks:
+                    found[number] = output
         return {number: output for number, output in found.items() if self._is_there(output)}
 
     def add(self, number: int, output: TaskOutput) -> None:
@@ -58,12 +65,15 @@ class Ledger:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
                 self._handle = os.open(self._place / f"{uuid.uuid4().hex}.jsonl", flags, 0o666)
             # Not synced: a line that is lost with the machine costs its task once more, and waiting would cost all.
-            os.write(self._handle, body + b" " + _checksum(body) + b"\n")
+            line = memoryview(body + b" " + _checksum(body) + b"\n")
+            while line:
+                line = line[os.write(self._handle, line) :]
         except OSError as e:
             raise storage_error(e, f"can't write to {self._place}") from e
 
     def clear(self) -> None:
         """Forget all tasks. Raises StorageError."""
+        self.close()
         if self._place.exists():
             remove_tree(self._place)
 

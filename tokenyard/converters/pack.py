@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard.converters.convert import writable_dtype
-from tokenyard.converters.job import OnProgress, cut_rows, provenance
+from tokenyard.converters.job import OnProgress, cut_rows, inputs_of, provenance
 from tokenyard.converters.packed_rows import (
     LENGTHS_FIELD,
     LENGTHS_TYPE,
@@ -167,6 +167,7 @@ def _planned(
         options=writer_options,
         layout=Layout(kind="packed", seq_len=seq_len, lengths_field=LENGTHS_FIELD, pad_token_id=pad),
         provenance=provenance("pack", said, source),
+        inputs=inputs_of(source),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0),

@@ -6,20 +6,21 @@ So a job may be interrupted anywhere and run again, and its parts may run on man
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from blake3 import blake3
 
 from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
-from tokenyard.converters.ledger import Ledger
-from tokenyard.corpus import JOB_FOLDER, destination, leave_only_the_corpus, publish_manifest
+from tokenyard.converters.ledger import LEDGER_VERSION, Ledger
+from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest
+from tokenyard.corpus.claim import lock
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DestinationExistsError, TokenyardError
 from tokenyard.formats.base import Format, FormatOptions
@@ -30,6 +31,8 @@ from tokenyard.storage import Folder, storage_error
 Task = TypeVar("Task")
 PLAN_NAME = f"{JOB_FOLDER}/plan.jsonl"
 _SHOWN_NUMBERS = 10
+#: Whose versions decide on the bytes that are written.
+_ENCODERS = ("tokenyard", "numpy", "pyarrow", "zstandard")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,9 @@ class Job(Generic[Task]):
         kind: ``"convert"``, ``"pack"``, ``"tokenize"``.
         format, schema, options, layout: of the corpus to be written.
         provenance: what its manifest says of its making.
+        inputs: what tells whether they have changed, as JSON values.
         tasks: in the order of the rows that they write.
-        described: each task as JSON values, with what tells that its input has changed.
+        described: each task as JSON values.
         shared: given where the job writes, what all tasks need; sent to each process once.
         run: given that, and a number and its task, writes shards; importable by name.
         unit, total: what progress is measured in, and how much there is.
@@ -56,6 +60,7 @@ class Job(Generic[Task]):
     options: FormatOptions
     layout: Layout = field(default_factory=Layout)
     provenance: Mapping[str, Any]
+    inputs: Any
     tasks: Sequence[Task]
     described: Sequence[Any]
     shared: Callable[[Target], Any]
@@ -70,8 +75,8 @@ class Job(Generic[Task]):
         """What the destination's marker says while the job is at work: for people, and an id of all that matters."""
         said = {"job": self.kind, "to": self.format.name, **self.provenance.get("options", {})}
         said = {name: value for name, value in said.items() if name not in self.may_change}
-        source = {name: value for name, value in self.provenance.items() if name != "options"}
-        everything = [said, source, self.schema.to_dict(), asdict(self.layout), self.described]
+        said |= {"versions": {"ledger": LEDGER_VERSION, **{name: version(name) for name in _ENCODERS}}}
+        everything = [said, self.inputs, self.schema.to_dict(), asdict(self.layout), self.described]
         return {**said, "id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
 
 
@@ -106,10 +111,9 @@ def run_job(
     """
     with destination(dst, job.marker(), overwrite=overwrite) as folder, Ledger(folder) as ledger:
         target, done = _target(job, folder), ledger.read()
-        if folder.exists(MANIFEST_NAME):  # killed after its last act
-            leave_only_the_corpus(folder)
+        if folder.exists(MANIFEST_NAME):  # interrupted in its last acts
             manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
-            return manifest, []
+            return manifest, [done[n] for n in sorted(done)]
         _clear_leftovers(folder, [s for output in done.values() for s in output.shards])
         _write_plan(folder, job)
         missing = [n for n in range(len(job.tasks)) if n not in done]
@@ -130,6 +134,7 @@ def run_job(
             digests=digests,
             provenance=job.provenance,
         )
+        ledger.close()
         return publish_manifest(folder, job.format, manifest), outputs
 
 
@@ -151,22 +156,16 @@ def run_part(
     if not 1 <= number <= count:
         raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
     with destination(dst, job.marker(), overwrite=overwrite, part=True) as folder, Ledger(folder) as ledger:
-        if folder.exists(MANIFEST_NAME):
-            return PartReport(
-                destination=os.fspath(dst),
-                part=f"{number}/{count}",
-                num_tasks=0,
-                num_rows=0,
-                num_tokens=0,
-                num_open_tasks=0,
-            )
-        with _lease(folder, number, count):
-            _write_plan(folder, job)
-            mine = set(range(number - 1, len(job.tasks), count))
-            done = {n: output for n, output in ledger.read().items() if n in mine}
-            missing = sorted(mine - set(done))
-            outputs = _run(job, _target(job, folder), ledger, done, missing, num_workers, on_progress)
-            remaining = len(job.tasks) - len(ledger.read())
+        outputs, remaining = list[TaskOutput](), 0
+        if not folder.exists(MANIFEST_NAME):
+            with _lease(folder, number, count):
+                _write_plan(folder, job)
+                mine = range(number - 1, len(job.tasks), count)
+                done = ledger.read(mine)
+                missing = [n for n in mine if n not in done]
+                share = replace(job, total=job.total * len(mine) // max(1, len(job.tasks)))
+                outputs = _run(share, _target(job, folder), ledger, done, missing, num_workers, on_progress)
+                remaining = len(job.tasks) - len(ledger.read())
     return PartReport(
         destination=os.fspath(dst),
         part=f"{number}/{count}",
@@ -194,14 +193,17 @@ def _run(
     for output in done.values():
         job.watch(output)
 
-    def results() -> Iterator[tuple[int, TaskOutput]]:
+    def results() -> Generator[tuple[int, TaskOutput]]:
         given = [(number, job.tasks[number]) for number in missing]
-        for i, output in run_tasks(job.run, job.shared(target), given, num_workers):
-            ledger.add(missing[i], output)
-            job.watch(output)
-            yield missing[i], output
+        with closing(run_tasks(job.run, job.shared(target), given, num_workers)) as ended:
+            for i, output in ended:
+                ledger.add(missing[i], output)
+                job.watch(output)
+                yield missing[i], output
 
-    return collect(done, results(), job.unit, job.total, on_progress)
+    # Closed at once, so that nobody works any more when the folder is given free.
+    with closing(results()) as new:
+        return collect(done, new, job.unit, job.total, on_progress)
 
 
 def _write_plan(folder: Folder, job: Job[Any]) -> None:
@@ -230,14 +232,10 @@ def _lease(folder: Folder, number: int, count: int) -> Iterator[None]:
     except OSError as e:
         raise storage_error(e, f"can't create {path}") from e
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file.fileno(), shared=False):
             raise DestinationExistsError(
                 f"{folder.path}: another process does task {number}/{count} right now; wait for its end"
-            ) from None
-        except OSError:
-            pass
+            )
         yield
 
 

@@ -213,8 +213,9 @@ def _planned(
         schema=schema,
         options=writer_options,
         provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
+        inputs=[spec.fingerprint, _modified(tasks)],
         tasks=tasks,
-        described=_described(tasks),
+        described=[[asdict(split) for split in splits] for splits in tasks],
         shared=lambda target: _Tokenizing(
             encoding=encoding,
             texts=text_options,
@@ -226,23 +227,18 @@ def _planned(
         unit="bytes",
         total=sum(s.num_bytes for s in plan.splits),
         may_change=frozenset({"on_bad_record"}),
-        watch=_BadRecords(max_bad_records if on_bad_record == "skip" else 0).add,
+        watch=_BadRecords(max_bad_records if on_bad_record == "skip" else None).add,
     )
     return _Planned(job=job, spec=spec, choice=choice, notes=tuple(n.message for n in plan.notes))
 
 
-def _described(tasks: Sequence[Sequence[Split]]) -> list[list[dict[str, Any]]]:
-    """Splits as JSON values, with when their files were changed last."""
+def _modified(tasks: Sequence[Sequence[Split]]) -> dict[str, int]:
+    """When the files of all splits were changed last."""
     paths = {split.path for splits in tasks for split in splits}
-    modified = {path: _modified(path) for path in paths}
-    return [[{**asdict(split), "modified": modified[split.path]} for split in splits] for splits in tasks]
-
-
-def _modified(path: str) -> int:
     try:
-        return os.stat(path).st_mtime_ns
+        return {path: os.stat(path).st_mtime_ns for path in sorted(paths)}
     except OSError as e:
-        raise storage_error(e, f"can't read {path}") from e
+        raise storage_error(e, f"can't read {e.filename}") from e
 
 
 def _check_arguments(on_bad_record: str, max_bad_records: int, prove_share: float) -> None:
@@ -313,16 +309,21 @@ def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str,
 
 
 class _BadRecords:
-    """Counts those of all tasks."""
+    """Counts those of all tasks. ``limit``: how many there may be; None where each is an error."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._found = 0
 
     def add(self, output: TaskOutput) -> None:
         """Raise DataError where there are too many."""
         self._found += _num_bad(output.counts)
-        if self._found > self._limit:
+        if self._limit is None and self._found:
+            raise DataError(
+                f"{self._found} bad records were skipped when this job was run before; go on with on_bad_record=skip "
+                "(--on-bad-record skip), or begin anew at another place"
+            )
+        if self._limit is not None and self._found > self._limit:
             raise _too_many(self._limit, None)
 
 

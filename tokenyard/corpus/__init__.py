@@ -5,7 +5,6 @@ from tokenyard.corpus.destination import (
     DONE_FOLDER,
     JOB_FOLDER,
     destination,
-    leave_only_the_corpus,
     publish_manifest,
 )
 from tokenyard.corpus.opening import open_corpus
@@ -18,7 +17,6 @@ __all__ = [
     "CorpusWriter",
     "ShardRoller",
     "destination",
-    "leave_only_the_corpus",
     "open_corpus",
     "publish_manifest",
 ]

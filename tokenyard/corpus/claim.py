@@ -6,6 +6,7 @@ without locks every job is taken for dead.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,9 @@ from typing import Any
 from tokenyard.errors import DestinationExistsError
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME
 from tokenyard.storage import sync_folder
+
+#: Of file systems that have no locks.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class Claim:
@@ -38,13 +42,8 @@ def claim(folder: Path, job: Mapping[str, Any], *, shared: bool = False) -> Clai
 
     The marker appears under its name whole and locked, so there is no moment at which its job seems dead.
     """
-    temp = folder / f"{HOME}/tmp/{uuid.uuid4().hex}"
-    temp.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    handle, temp = _new_marker(folder, job, shared)
     try:
-        os.write(handle, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
-        os.fsync(handle)
-        _lock(handle, shared)
         _give_name(temp, folder / MARKER_NAME)
         sync_folder(folder / HOME)
     except BaseException as e:
@@ -54,6 +53,20 @@ def claim(folder: Path, job: Mapping[str, Any], *, shared: bool = False) -> Clai
         raise
     finally:
         temp.unlink(missing_ok=True)
+    return Claim(handle)
+
+
+def hand_on(folder: Path, job: Mapping[str, Any], held: Claim, *, shared: bool = False) -> Claim:
+    """Put another job's marker in the place of one that is held. Raises OSError."""
+    handle, temp = _new_marker(folder, job, shared)
+    try:
+        os.replace(temp, folder / MARKER_NAME)
+        sync_folder(folder / HOME)
+    except BaseException:
+        os.close(handle)
+        temp.unlink(missing_ok=True)
+        raise
+    held.release()
     return Claim(handle)
 
 
@@ -67,7 +80,7 @@ def take_over(folder: Path, *, shared: bool = False) -> Claim:
         handle = os.open(marker, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _just_ended(folder) from None
-    if not _lock(handle, shared):
+    if not lock(handle, shared=shared):
         os.close(handle)
         raise DestinationExistsError(f"{folder}: a job is at work on it right now; wait for its end")
     with suppress(FileNotFoundError):
@@ -89,9 +102,12 @@ def marker_of(folder: Path) -> Mapping[str, Any] | None:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a job that builds in a folder is alive."""
-    with open(folder / MARKER_NAME, "r+b") as file:
-        return not _lock(file.fileno(), shared=False)
+    """Whether a job that builds in a folder is alive. False where this can't be known, to one who may not write there."""
+    try:
+        with open(folder / MARKER_NAME, "r+b") as file:
+            return not lock(file.fileno(), shared=False)
+    except OSError:
+        return False
 
 
 def is_bare(folder: Path) -> bool:
@@ -107,6 +123,22 @@ def is_whole(folder: Path) -> bool:
     return (folder / MANIFEST_NAME).is_file()
 
 
+def _new_marker(folder: Path, job: Mapping[str, Any], shared: bool) -> tuple[int, Path]:
+    """A marker under a temporary name, locked."""
+    temp = folder / f"{HOME}/tmp/{uuid.uuid4().hex}"
+    temp.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(handle, json.dumps(dict(job), sort_keys=True, indent=1).encode() + b"\n")
+        os.fsync(handle)
+        lock(handle, shared=shared)
+    except BaseException:
+        os.close(handle)
+        temp.unlink(missing_ok=True)
+        raise
+    return handle, temp
+
+
 def _give_name(temp: Path, marker: Path) -> None:
     """Raise FileExistsError where the name is taken."""
     try:
@@ -114,19 +146,19 @@ def _give_name(temp: Path, marker: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # a file system that gives no file two names
-        if marker.exists():
-            raise FileExistsError from None
-        os.rename(temp, marker)
+        os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        os.replace(temp, marker)
 
 
-def _lock(handle: int, shared: bool) -> bool:
-    """Whether no living job holds the file; it is locked then, where the file system has locks."""
+def lock(handle: int, *, shared: bool) -> bool:
+    """Whether no living process holds the file; it is locked then, where the file system has locks. Raises OSError."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
-        return True
+    except OSError as e:
+        if e.errno not in _NO_LOCKS:
+            raise
     return True
 
 

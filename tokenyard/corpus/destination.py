@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from tokenyard.corpus.claim import Claim, claim, is_bare, is_held, is_whole, marker_of, take_over
+from tokenyard.corpus.claim import Claim, claim, hand_on, is_bare, is_held, is_whole, marker_of, take_over
+from tokenyard.corpus.paths import local_path
 from tokenyard.errors import DataError, DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest
@@ -28,6 +29,8 @@ INDEX_JOB = "index"
 #: What a job needs besides its marker, and in it what it has done.
 JOB_FOLDER = f"{HOME}/job"
 DONE_FOLDER = f"{JOB_FOLDER}/done"
+#: How long a part waits for another one that empties the folder for both.
+_PATIENCE_SECONDS = 30.0
 #: Names that jobs give to what they make.
 _MADE = re.compile(rf"{re.escape(HOME)}|shard-\d+.*|index\.json")
 
@@ -54,35 +57,35 @@ def destination(
     try:
         build = _place(final, job, overwrite)
         created = [p for p in (build, *build.parents) if not p.exists()]
-        held = _hold(build, job, part)
-        for folder in created:
-            sync_folder(folder.parent)
+        held = _hold(build, job, part=part, may_empty=build != final)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
         raise storage_error(e, f"can't create {final}") from e
-    identity = _identity(build)
+    identity, replaced = _identity(build), build == final and is_whole(build)
     try:
+        for folder in created:
+            _sync(folder.parent)
         yield Folder(build)
         if not part:
             if not is_whole(build):
                 raise StorageError(f"{build}: the job ended without a manifest")
             if build != final:
                 _take_its_place(build, final)
+            elif replaced and not _is_free(beside := _beside(final)) and marker_of(beside) is None:
+                _remove_corpus(beside)  # the old corpus, whose removal was interrupted
+            _leave_only_the_corpus(Folder(final))
     except BaseException as e:
         # Not a folder that another job has put here in the meantime.
-        if not part and _identity(build) == identity and not (build == final and is_whole(build)):
-            if "id" in job and _has_entries(build / DONE_FOLDER):
-                e.add_note(f"what is done so far is kept: the same job, run again, goes on with it; it lies in {build}")
-            else:
-                _clear(build, created)
+        if not part and _identity(build) == identity:
+            _clear_or_keep(build, final, job, created, e)
         raise
     finally:
         held.release()
 
 
 def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Manifest:
-    """Make a corpus whole: what the native layout needs, then the manifest; then all goes that the job needed.
+    """Make a corpus whole: what the native layout needs, then the manifest.
 
     Returns the manifest as published: it also names what the native layout keeps beside the shards.
     """
@@ -90,53 +93,53 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Mani
         manifest = replace(manifest, files=format.finish(folder, manifest))
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
-    leave_only_the_corpus(folder)
     return manifest
 
 
-def leave_only_the_corpus(folder: Folder) -> None:
-    """Remove what a job needed, where the corpus is whole: its marker last."""
+def _leave_only_the_corpus(folder: Folder) -> None:
+    """Remove what a job needed, its marker last: while that is there, the same job, run again, does the rest."""
     folder.clear_temporary()
     shutil.rmtree(folder.path / JOB_FOLDER, ignore_errors=True)
     folder.remove(MARKER_NAME)
 
 
-def local_path(path: str | os.PathLike[str]) -> Path:
-    """A path or a ``file://`` URL as a path. Raises StorageError for URLs of other kinds or of other hosts."""
-    text = os.fspath(path)
-    scheme, separator, rest = text.partition("://")
-    if "\0" in text:
-        raise StorageError(f"{text!r}: a path has no NUL in it")
-    if not separator:
-        try:
-            return Path(text).expanduser()
-        except RuntimeError as e:
-            raise StorageError(f"{text}: {e}") from None
-    if scheme != "file":
-        raise StorageError(
-            f"{text}: {scheme}:// is not supported, only local paths and file:// URLs are; copy the corpus to a disk"
-        )
-    host, slash, below = rest.partition("/")
-    if host not in ("", "localhost") or not slash:
-        raise StorageError(f"{text}: a file:// URL of this machine has an absolute path, as in file:///data/corpus")
-    return Path("/" + unquote(below))
+def _clear_or_keep(build: Path, final: Path, job: Mapping[str, Any], created: list[Path], error: BaseException) -> None:
+    """Remove what was built before an error, unless it is whole, or can be gone on with: then the error tells so."""
+    if is_whole(build) and build != final:
+        error.add_note(f"the new corpus is whole, and lies in {build}; what was at {final} is still there")
+    elif "id" in job and _has_entries(build / DONE_FOLDER):
+        error.add_note(f"what is done so far is kept: the same job, run again, goes on with it; it lies in {build}")
+    elif not is_whole(build):
+        _clear(build, created)
 
 
 def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> Path:
     """The folder to build in: where the corpus is to be, or beside it. Raises DestinationExistsError."""
+    if not os.path.lexists(final):
+        for old in final.parent.glob(f".{final.name}.*.old"):  # a job was killed between the two steps of a swap
+            with suppress(OSError):
+                os.rename(old, final)
     if _is_free(final) or _goes_on(final, job):
         return final
     what, is_ours = _what_lies_at(final, job)
     if not overwrite or not is_ours:
         way = "pass --overwrite (overwrite=True) to replace it, or choose" if is_ours else "choose"
         raise DestinationExistsError(f"{final}: {what} is there already; {way} another destination")
-    build = final.with_name(f".{final.name}.new")
+    build = _beside(final)
     if not _is_free(build) and not _goes_on(build, job):
         what, is_ours = _what_lies_at(build, job)
         if not is_ours:
-            raise DestinationExistsError(f"{build}: {what} is where the new corpus would be built; move it away")
-        _remove_corpus(build)  # what a killed job has left, whose corpus nobody asks for any more
+            raise DestinationExistsError(f"{build}: {what}, where the new corpus would be built; see to it first")
+        if _has_entries(build / DONE_FOLDER):
+            raise DestinationExistsError(
+                f"{build}: {what}, and what it has done is kept: run that job again, or remove the folder"
+            )
     return build
+
+
+def _beside(final: Path) -> Path:
+    """Where a new corpus is built that replaces one."""
+    return final.with_name(f".{final.name}.new")
 
 
 def _is_free(path: Path) -> bool:
@@ -161,16 +164,40 @@ def _is_of(folder: Path, job: Mapping[str, Any]) -> bool:
     return marker is not None and "id" in job and marker.get("id") == job["id"]
 
 
-def _hold(build: Path, job: Mapping[str, Any], part: bool) -> Claim:
+def _hold(build: Path, job: Mapping[str, Any], *, part: bool, may_empty: bool) -> Claim:
     """Make a folder for one job, or for parts of one. Raises OSError, DestinationExistsError."""
     build.mkdir(parents=True, exist_ok=True)
-    if not _is_of(build, job):
-        held = claim(build, job, shared=part)
-        if held is not None:
-            return held
-        if not part or not _is_of(build, job):
-            raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while not _is_of(build, job):
+        try:
+            if not is_bare(build):
+                return _emptied(build, job, part, may_empty)
+            if (held := claim(build, job, shared=part)) is not None:
+                return held
+        except DestinationExistsError:
+            # Another part of this job may be emptying it for both.
+            if not part or not may_empty or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
     return take_over(build, shared=part)
+
+
+def _emptied(build: Path, job: Mapping[str, Any], part: bool, may_empty: bool) -> Claim:
+    """Take a folder with what a dead job has left, which nobody asks for any more, and empty it."""
+    if not may_empty:
+        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+    # With a marker of no job: a corpus that lies there would be taken for this job's.
+    held = claim(build, {"job": "remove"}) if marker_of(build) is None else take_over(build)
+    if held is None:
+        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+    try:
+        for entry in [build / MANIFEST_NAME, *build.iterdir(), *(build / HOME).iterdir()]:
+            if entry not in (build / HOME, build / MARKER_NAME):
+                _remove(entry)
+        return hand_on(build, job, held, shared=part)
+    except BaseException:
+        held.release()
+        raise
 
 
 def _what_lies_at(final: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
@@ -235,22 +262,31 @@ def _take_its_place(build: Path, final: Path) -> None:
         raise storage_error(e, f"can't put the new corpus at {final}") from e
     try:
         _remove_corpus(old)
-    except StorageError as e:
-        warnings.warn(f"the new corpus is at {final}, but the one it replaced is left at {old}: {e}", stacklevel=4)
+    except OSError as e:
+        error = storage_error(e, f"can't remove {old}")
+        warnings.warn(f"the new corpus is at {final}, but the one it replaced is left at {old}: {error}", stacklevel=4)
 
 
 def _remove_corpus(folder: Path) -> None:
     """Delete a corpus, its manifest last: what is left when this is interrupted can still be told to be one."""
-    home = folder / HOME
+    for entry in [*folder.iterdir(), *(folder / HOME).iterdir()]:
+        if entry not in (folder / HOME, folder / MANIFEST_NAME):
+            _remove(entry)
+    _remove(folder)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
     try:
-        for entry in [*folder.iterdir(), *home.iterdir()]:
-            if entry.is_dir() and not entry.is_symlink() and entry != home:
-                shutil.rmtree(entry)
-            elif entry not in (home, folder / MANIFEST_NAME, folder / MARKER_NAME):
-                entry.unlink()
-        shutil.rmtree(folder)
+        sync_folder(folder)
     except OSError as e:
-        raise storage_error(e, f"can't remove {folder}") from e
+        raise storage_error(e, f"can't sync {folder}") from e
 
 
 def _clear(build: Path, created: list[Path]) -> None:

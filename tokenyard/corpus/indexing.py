@@ -14,15 +14,15 @@ from dataclasses import replace
 from typing import Any
 
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import INDEX_JOB, local_path
+from tokenyard.corpus.destination import INDEX_JOB
 from tokenyard.corpus.index_cache import keep_digests
-from tokenyard.corpus.opening import Found, discover, listing_id, plain_options, read_options
+from tokenyard.corpus.opening import Found, discover, incomplete, listing_id, plain_options, read_options
+from tokenyard.corpus.paths import local_path
 from tokenyard.corpus.shards import read_index
 from tokenyard.digest import Digests, digest_of
 from tokenyard.errors import (
     ConfigError,
     DataError,
-    IncompleteCorpusError,
     NotACorpusError,
     StorageError,
     VerificationError,
@@ -60,7 +60,7 @@ def index_corpus(
             return _index_again(folder, manifest, chosen, force)
         return _rebuild(folder, manifest, force)
     if folder.exists(MARKER_NAME):
-        raise IncompleteCorpusError(f"{folder.path}: a job began here and did not finish; run it again")
+        raise incomplete(folder)
     return _write(folder, discover(folder, folder.list(), format, chosen), chosen)
 
 

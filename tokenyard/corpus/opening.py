@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tokenyard.corpus.claim import is_held
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import INDEX_JOB, local_path
+from tokenyard.corpus.destination import INDEX_JOB
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
+from tokenyard.corpus.paths import local_path
 from tokenyard.errors import (
     ConfigError,
     DataError,
@@ -82,10 +84,7 @@ def _open(
         if folder.exists(MANIFEST_NAME):
             return _open_own(folder, format, chosen, cache_bytes, on_bad)
         if folder.exists(MARKER_NAME):
-            raise IncompleteCorpusError(
-                f"{folder.path}: a job began here and did not finish ({MARKER_NAME} is there, the manifest is not); "
-                "run the job again; it goes on, or says that it needs --overwrite"
-            )
+            raise incomplete(folder)
         names = folder.list()
     found = discover(folder, names, format, chosen, on_bad)
     used = {file.name for shard in found.manifest.shards for file in shard.files}
@@ -100,6 +99,16 @@ def _open(
             "names the files of one corpus, in one format: open the others apart"
         )
     return Corpus(folder, found.manifest, found.format, found.indexes, cache_bytes=cache_bytes)
+
+
+def incomplete(folder: Folder) -> IncompleteCorpusError:
+    """Says of a folder with a marker and no manifest whether somebody is at it."""
+    if is_held(folder.path):
+        return IncompleteCorpusError(f"{folder.path}: a job is making this corpus right now; wait for its end")
+    return IncompleteCorpusError(
+        f"{folder.path}: a job began here and did not finish ({MARKER_NAME} is there, the manifest is not); "
+        "run the job again; it goes on, or says that it needs --overwrite"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

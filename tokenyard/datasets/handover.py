@@ -8,6 +8,7 @@ count towards /dev/shm, which containers keep small.
 import mmap
 import os
 import tempfile
+import weakref
 from dataclasses import dataclass
 from math import prod
 from multiprocessing.reduction import DupFd
@@ -22,7 +23,7 @@ _SMALLEST_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where tensors lie in one of bytes.
+    """Where the tensors of a batch lie in a piece of memory.
 
     Attributes:
         names: of each.
@@ -37,18 +38,30 @@ class Layout:
     places: tuple[int, ...]
 
 
+class Memory:
+    """Memory that is shared with whoever it is sent to; sending it once is enough."""
+
+    def __init__(self, handle: int, size: int) -> None:
+        self._handle, self._size = handle, size
+        self.bytes = torch.frombuffer(mmap.mmap(handle, size), dtype=torch.uint8)
+        weakref.finalize(self, os.close, handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self._handle), self._size)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
     """What is sent in place of a batch.
 
     Attributes:
-        memory: the number of the piece of memory that the batch lies in, and the worker's process id.
-        file: what opens that memory, and its size; sent where the receiver doesn't have it yet.
+        place: the worker's process id, and the number of its piece of memory that the batch lies in.
+        memory: that piece, where it wasn't sent before.
         layout: of the batch.
     """
 
-    memory: tuple[int, int]
-    file: tuple[Any, int] | None
+    place: tuple[int, int]
+    memory: Memory | None
     layout: Layout
 
 
@@ -56,7 +69,7 @@ class Sender:
     """The worker's side. A batch stays where it is until `num_pieces` more were sent."""
 
     def __init__(self, num_pieces: int) -> None:
-        self._pieces: list[Tensor | None] = [None] * num_pieces
+        self._pieces: list[Memory | None] = [None] * num_pieces
         self._sent = 0
 
     def send(self, batch: dict[str, Tensor]) -> Parcel:
@@ -71,59 +84,51 @@ class Sender:
             shapes=tuple(tuple(tensor.shape) for tensor in batch.values()),
             places=tuple(places),
         )
-        number, file = self._sent % len(self._pieces), None
+        number, new = self._sent % len(self._pieces), None
         self._sent += 1
         piece = self._pieces[number]
-        if piece is None or len(piece) < size:
-            size = max(_SMALLEST_BYTES, 1 << (size - 1).bit_length())
-            handle = _nameless_file(size)
-            try:
-                piece, file = _mapped(handle, size), (DupFd(handle), size)
-            finally:
-                os.close(handle)
-            self._pieces[number] = piece
-        for name, part in _parts(piece, layout).items():
+        if piece is None or len(piece.bytes) < size:
+            piece = new = self._pieces[number] = _new_memory(max(_SMALLEST_BYTES, 1 << (size - 1).bit_length()))
+        for name, part in _parts(piece.bytes, layout).items():
             part.copy_(batch[name])
-        return Parcel(memory=(number, os.getpid()), file=file, layout=layout)
+        return Parcel(place=(os.getpid(), number), memory=new, layout=layout)
 
 
 class Receiver:
     """The other side, for any number of workers."""
 
     def __init__(self) -> None:
-        self._pieces: dict[tuple[int, int], Tensor] = {}
+        self._pieces: dict[tuple[int, int], Memory] = {}
 
     def receive(self, parcel: Parcel, *, pin_memory: bool = False) -> dict[str, Tensor]:
         """Return the batch, in memory of its own."""
-        if parcel.file is not None:
-            duplicate, size = parcel.file
-            handle = duplicate.detach()
-            try:
-                self._pieces[parcel.memory] = _mapped(handle, size)
-            finally:
-                os.close(handle)
-        batch = {}
-        for name, part in _parts(self._pieces[parcel.memory], parcel.layout).items():
-            batch[name] = torch.empty(part.shape, dtype=part.dtype, pin_memory=pin_memory).copy_(part)
-        return batch
+        if parcel.memory is not None:
+            self._pieces[parcel.place] = parcel.memory
+        parts = _parts(self._pieces[parcel.place].bytes, parcel.layout)
+        return {
+            name: torch.empty(part.shape, dtype=part.dtype, pin_memory=pin_memory).copy_(part)
+            for name, part in parts.items()
+        }
 
 
-def _nameless_file(size: int) -> int:
-    """Return the descriptor of a file in memory; on disk, where the system has no such files."""
+def _new_memory(size: int) -> Memory:
+    """A file in memory, without a name; on disk, where the system has no such files."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("tokenyard", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:
             handle = os.dup(file.fileno())
     os.truncate(handle, size)
-    return handle
+    return Memory(handle, size)
 
 
-def _mapped(handle: int, size: int) -> Tensor:
-    return torch.frombuffer(mmap.mmap(handle, size), dtype=torch.uint8)
+def _received(duplicate: Any, size: int) -> Memory:
+    # Fetched as it is read, so that what nobody takes any more, of an epoch left early, is not kept for ever.
+    return Memory(duplicate.detach(), size)
 
 
 def _parts(memory: Tensor, layout: Layout) -> dict[str, Tensor]:
+    """The tensors that lie in uint8[bytes]."""
     found = {}
     for name, dtype, shape, place in zip(layout.names, layout.dtypes, layout.shapes, layout.places, strict=True):
         num_bytes = prod(shape) * dtype.itemsize

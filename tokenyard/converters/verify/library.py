@@ -161,7 +161,10 @@ class _Frames:
                 yield Rows(shard=head["shard"], count=head["rows"], columns=columns)
             else:
                 yield End(shard=head["shard"], error=head.get("error"))
-        status = self._process.wait(_SILENCE_S)
+        try:
+            status = self._process.wait(_SILENCE_S)
+        except subprocess.TimeoutExpired:
+            raise VerificationError(f"{self._what}: said all, but did not end within {_SILENCE_S:g} s") from None
         if status:
             said = "\n".join(self._errors.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:])
             raise VerificationError(f"{self._what}: ended with status {status}; the last that it said:\n{said}")
@@ -215,9 +218,8 @@ def _environment(home: str) -> dict[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process and its children, if they are still there."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()

@@ -42,8 +42,10 @@ def write_good_part(
     with destination(path, {"job": "quarantine"}) as folder:
         with folder.synced_together():
             kept = tuple(_take_over(corpus, i, folder) for i in good)
-        for parent in {folder.at(file.name).parent for shard in kept for file in shard.files}:
-            sync_folder(parent)
+        files = [file for shard in kept for file in (*shard.files, *([shard.index] if shard.index else ()))]
+        for parent in {parent for file in files for parent in folder.at(file.name).parents}:
+            if parent.is_relative_to(folder.path):
+                sync_folder(parent)
         manifest = replace(corpus.manifest, shards=kept, digests=None, files=(), provenance=_provenance(corpus, loss))
         digests = digest_corpus(Corpus(folder, manifest, format, cache_bytes=0), num_workers)
         publish_manifest(folder, format, replace(manifest, digests=digests))

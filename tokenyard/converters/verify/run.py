@@ -19,7 +19,7 @@ from tokenyard.converters.verify.reference import check_python, compare_with_ref
 from tokenyard.converters.verify.report import Problem, VerifyReport, bad_shards
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digests
-from tokenyard.errors import ConfigError, DestinationExistsError
+from tokenyard.errors import ConfigError, DestinationExistsError, StorageError, VerificationError
 from tokenyard.manifest import MANIFEST_NAME, FileInfo
 
 _QUICK = (
@@ -64,11 +64,11 @@ def verify(
         ConfigError: ``quick`` with ``reference`` or ``quarantine``, which read shards; ``python`` alone.
         MissingDependencyError: the official library isn't there; says what to install.
         DestinationExistsError: something lies at ``quarantine`` already.
-        VerificationError: no part of it is good, so nothing was written; or the library's process failed.
         NotACorpusError, IncompleteCorpusError, StorageError: as ``open_corpus`` does.
     """
     begun = time.monotonic()
     interpreter = _checked(quick, reference, python, quarantine)
+    other = against if against is None or isinstance(against, Corpus) else open_corpus(against)
     opened = open_to_verify(path, dict(read or {}))
     corpus, meter = opened.corpus, Meter(on_progress)
     notes = [*opened.notes, *([_QUICK] if quick else [])]
@@ -87,12 +87,16 @@ def verify(
         else:
             checked = full_check(corpus, num_workers, meter)
             problems += [*checked.problems, *_hold_to_digest(corpus, checked, notes)]
-        if against is not None:
-            other = against if isinstance(against, Corpus) else open_corpus(against)
+        if other is not None:
             found, promised = _compare(corpus, checked, other, num_workers, meter, notes)
             problems += found
         if reference:
-            found, more = compare_with_reference(corpus, interpreter, bad_shards(tuple(problems)), num_workers, meter)
+            try:
+                found, more = compare_with_reference(
+                    corpus, interpreter, bad_shards(tuple(problems)), num_workers, meter
+                )
+            except VerificationError as e:
+                found, more = [Problem(message=f"not compared with {library}: {e}", is_damage=False)], []
             problems += found
             notes += more
         if quarantine is not None and any(p.is_damage for p in problems):
@@ -100,12 +104,15 @@ def verify(
                 notes.append(f"nothing was written to {quarantine}: which shards are wrong can't be told")
             else:
                 bad = bad_shards(tuple(problems))
-                loss = write_good_part(corpus, bad, opened.left_out, quarantine, num_workers)
+                try:
+                    loss = write_good_part(corpus, bad, opened.left_out, quarantine, num_workers)
+                except (VerificationError, StorageError) as e:  # after what was found is told
+                    problems.append(Problem(message=f"no good part was made: {e}", is_damage=False))
     digests = checked.digests if checked else None
     return VerifyReport(
         path=str(opened.path),
         mode="quick" if quick else "full",
-        against=None if against is None else str(against.path if isinstance(against, Corpus) else against),
+        against=None if other is None else str(other.path),
         reference=library,
         num_files=len(files),
         num_shards=len(corpus.manifest.shards) if corpus else 0,
