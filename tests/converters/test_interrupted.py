@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,23 @@ import pytest
 from tests.corpora import random_rows, write_corpus
 from tests.real_data import gpt2_json
 from tokenyard.converters.convert import convert, plan_convert
+from tokenyard.converters.pack import pack
 from tokenyard.converters.run import PLAN_NAME, run_part
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.corpus import open_corpus
-from tokenyard.errors import ConfigError, DataError, DestinationExistsError, IncompleteCorpusError, VerificationError
+from tokenyard.errors import (
+    ConfigError,
+    DataError,
+    DestinationExistsError,
+    IncompleteCorpusError,
+    StorageError,
+    VerificationError,
+)
 from tokenyard.testing.round_trips import contents
 
 SHARDS = {"shard_bytes": 20_000}
 NUM_TASKS = 3
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +49,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed_at_acts(folder: Path, kind: str, source: Path, how: str, stride: int) -> list[dict[str, Any]]:
     arguments = [kind, str(source), str(folder), how, str(stride), str(gpt2_json())]
     command = [sys.executable, "-m", "tests.converters.kills", *arguments]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=3000, check=False)
+    ended = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=3000, check=False)
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
@@ -54,6 +63,8 @@ def check_kills(folder: Path, kind: str, source: Path, how: str, stride: int) ->
         assert found["contents"] == whole["contents"], found
         if how == "create":
             assert found["found"] in (whole["found"], "IncompleteCorpusError", "NotACorpusError")
+        else:
+            assert found["found"].startswith("ty1:")  # the old corpus or the new one, at each moment
         if "DestinationExistsError" in found["again"]:
             assert (how, found["found"]) == ("create", whole["found"])
         else:
@@ -173,16 +184,88 @@ def test_replacing_goes_on_beside_the_old_corpus(tmp_path: Path, source: Path) -
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_a_job_left_beside_a_corpus_goes_when_another_one_replaces_it(tmp_path: Path, source: Path) -> None:
+def test_what_another_job_has_done_beside_a_corpus_is_not_thrown_away(tmp_path: Path, source: Path) -> None:
     place = tmp_path / "out"
     convert(source, place, to="csv")
     interrupt(source, place, overwrite=True)
+    with pytest.raises(DestinationExistsError, match=r"to: 'mds' there, 'parquet' now.*what it has done is kept: run"):
+        convert(source, place, to="parquet", overwrite=True)
+    convert(source, place, to="mds", overwrite=True, **SHARDS)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_nobody_asks_for_any_more_goes_when_a_corpus_is_replaced(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+    shutil.copytree(place, tmp_path / ".out.new")
     convert(source, place, to="parquet", overwrite=True)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     (tmp_path / ".out.new").mkdir()
     (tmp_path / ".out.new/mine").touch()
-    with pytest.raises(DestinationExistsError, match=r"\.out\.new: something that is not.*move it away"):
+    with pytest.raises(DestinationExistsError, match=r"\.out\.new: something that is not.*see to it first"):
         convert(source, place, to="parquet", overwrite=True)
+
+
+@pytest.mark.parametrize("left", ["a corpus", "a dead job"])
+def test_parts_that_begin_at_once_share_a_place_that_must_be_emptied(tmp_path: Path, source: Path, left: str) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+    if left == "a corpus":
+        shutil.copytree(place, tmp_path / ".out.new")
+    else:
+        (tmp_path / ".out.new/.tokenyard").mkdir(parents=True)
+        (tmp_path / ".out.new/.tokenyard/job.json").write_text("{}")
+        (tmp_path / ".out.new/shard-00000-00000.csv").touch()
+    program = [sys.executable, "-m", "tokenyard", "convert", str(source), str(place), "--to", "mds", "--overwrite"]
+    program += ["-o", "shard_bytes=20000"]
+    parts = [
+        subprocess.Popen([*program, "--task", f"{n}/3"], env=ENV, stderr=subprocess.PIPE, text=True) for n in (1, 2, 3)
+    ]
+    said = [part.communicate(timeout=120)[1] for part in parts]
+    assert [part.returncode for part in parts] == [0, 0, 0], said
+    convert(source, place, to="mds", overwrite=True, finish=True, **SHARDS)
+    convert(source, tmp_path / "whole", to="mds", **SHARDS)
+    assert contents(place) == contents(tmp_path / "whole")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
+
+
+def test_a_finished_corpus_that_could_not_take_its_place_is_kept(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+
+    def busy(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr("tokenyard.storage.exchange._exchanged", busy)
+    with pytest.raises(StorageError, match="can't put the new corpus at") as error:
+        convert(source, place, to="mds", overwrite=True, **SHARDS)
+    assert "the new corpus is whole" in error.value.__notes__[0]
+    monkeypatch.undo()
+    rows: list[int] = []
+    convert(source, place, to="mds", overwrite=True, on_progress=lambda p: rows.append(p.rows), **SHARDS)
+    assert (rows, open_corpus(place).format) == ([], "mds")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("job", ["convert", "pack"])
+def test_a_source_of_others_that_was_changed_is_another_job(tmp_path: Path, job: str) -> None:
+    lines = [json.dumps({"tokens": [i % 10, 1]}) for i in range(3000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+
+    def run(**more: Any) -> None:
+        read = {"tokens": "tokens"}
+        if job == "convert":
+            convert(tmp_path / "a.jsonl", tmp_path / "out", to="mds", shard_bytes=20_000, read=read, **more)
+        else:
+            pack(tmp_path / "a.jsonl", tmp_path / "out", seq_len=2, format="mds", shard_bytes=20_000, read=read, **more)
+
+    with pytest.raises(StoppedError):
+        run(on_progress=stop_after(1))
+    (tmp_path / "a.jsonl").write_text("\n".join(lines).replace("[9, 1]", "[8, 1]"))
+    with pytest.raises(DestinationExistsError, match="its inputs have changed"):
+        run()
 
 
 def test_a_source_that_was_damaged_is_read_again_when_it_is_mended(tmp_path: Path, source: Path) -> None:
@@ -197,6 +280,7 @@ def test_a_source_that_was_damaged_is_read_again_when_it_is_mended(tmp_path: Pat
     finally:
         manifest.write_bytes(right)
     assert not (tmp_path / "out").exists()
+    assert convert(source, tmp_path / "out", to="mds", **SHARDS).digest == digest
 
 
 def test_bad_records_can_be_skipped_by_the_run_that_goes_on(tmp_path: Path) -> None:
@@ -209,6 +293,17 @@ def test_bad_records_can_be_skipped_by_the_run_that_goes_on(tmp_path: Path) -> N
     assert "goes on with it" in error.value.__notes__[0]
     report = tokenize(tmp_path / "a.jsonl", tmp_path / "out", on_bad_record="skip", **how)
     assert (report.num_documents, report.num_bad_records) == (39, 1)
+
+
+def test_records_that_were_skipped_are_an_error_to_a_run_that_skips_none(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"a text of number {i}"}) for i in range(40)]
+    lines[0] = "{"
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
+    with pytest.raises(StoppedError):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", on_bad_record="skip", on_progress=stop_after(1), **how)
+    with pytest.raises(DataError, match=r"1 bad records were skipped when this job was run before; go on with"):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", **how)
 
 
 def test_input_that_was_changed_since_is_another_job(tmp_path: Path, texts: Path) -> None:

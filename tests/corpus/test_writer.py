@@ -84,7 +84,7 @@ def test_the_marker_comes_first_and_the_manifest_last(place: Path) -> None:
             w.write([i])
         assert (place / "shard-00000.npy").exists()
         assert not (place / ".tokenyard/manifest.json").exists()
-        with pytest.raises(IncompleteCorpusError, match=f"{place}: a job began here and did not finish"):
+        with pytest.raises(IncompleteCorpusError, match=f"{place}: a job is making this corpus right now"):
             open_corpus(place)
     assert not (place / ".tokenyard/job.json").exists()
     assert not (place / ".tokenyard/tmp").exists()
@@ -118,8 +118,10 @@ def test_an_error_in_the_block_leaves_an_empty_folder_empty(place: Path) -> None
 def test_a_writer_that_is_never_closed_makes_no_corpus(place: Path) -> None:
     w = writer(place)
     w.write([1])
-    with pytest.raises(IncompleteCorpusError, match="a job began here and did not finish"):
+    with pytest.raises(IncompleteCorpusError, match="a job is making this corpus right now; wait for its end"):
         open_corpus(place)
+    with pytest.raises(IncompleteCorpusError, match="a job is making this corpus right now"):
+        index_corpus(place)
     w.close()
     assert tokens_of(place) == [[1]]
 
@@ -397,9 +399,47 @@ def test_the_old_corpus_is_put_back_when_the_new_one_can_not_take_its_place(
 
     monkeypatch.setattr("tokenyard.storage.exchange._exchanged", lambda *_: False)
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(StorageError, match=f"can't put the new corpus at {place}: Input/output error"):
+    with pytest.raises(StorageError, match=f"can't put the new corpus at {place}: Input/output error") as error:
         write(place, [2], overwrite=True)
     assert contents(place) == before
+    beside = place.with_name(".corpus.new")
+    assert error.value.__notes__ == [
+        f"the new corpus is whole, and lies in {beside}; what was at {place} is still there"
+    ]
+    assert tokens_of(beside) == [[2]]
+    monkeypatch.undo()
+    write(place, [3], overwrite=True)
+    assert tokens_of(place) == [[3]]
+
+
+def test_an_old_corpus_that_can_not_be_removed_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(place, [1])
+
+    really = shutil.rmtree
+
+    def fail(path: Any, **how: Any) -> None:
+        if place.with_name(".corpus.new") in [path, *Path(path).parents]:
+            raise OSError(16, "Device or resource busy")
+        really(path, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", fail)
+    with pytest.warns(
+        UserWarning, match=r"the new corpus is at .*, but the one it replaced is left at .*\.corpus\.new"
+    ):
+        write(place, [2], overwrite=True)
+    assert tokens_of(place) == [[2]]
+    assert place.with_name(".corpus.new").exists()
+    monkeypatch.undo()
+    write(place, [3], overwrite=True)
+    assert tokens_of(place) == [[3]]
+
+
+def test_a_corpus_lost_between_two_steps_of_a_swap_is_found_again(place: Path) -> None:
+    write(place, [1])
+    place.rename(place.with_name(".corpus.0123456789ab.old"))
+    with pytest.raises(DestinationExistsError, match="a corpus is there already"):
+        write(place, [2])
+    assert tokens_of(place) == [[1]]
 
 
 def test_a_half_made_corpus_is_replaced_when_asked(place: Path) -> None:

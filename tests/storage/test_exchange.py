@@ -19,11 +19,14 @@ def folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return tmp_path / "new", tmp_path / "final"
 
 
-def test_the_new_folder_is_in_place_and_the_old_one_is_told(folders: tuple[Path, Path]) -> None:
+def test_the_new_folder_is_in_place_and_the_old_one_is_told(
+    folders: tuple[Path, Path], request: pytest.FixtureRequest
+) -> None:
     new, final = folders
     old = swap(new, final)
     assert os.listdir(final) == ["of new"]
     assert os.listdir(old) == ["of final"]
+    assert (old == new) == (request.node.callspec.id == "at once")
     assert sorted(final.parent.iterdir()) == sorted([final, old])
 
 

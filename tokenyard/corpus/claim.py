@@ -102,7 +102,7 @@ def marker_of(folder: Path) -> Mapping[str, Any] | None:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a job that builds in a folder is alive. False where this can't be known, to one who may not write there."""
+    """Whether a job that builds in a folder is alive. False to one who may not write there, and can't know."""
     try:
         with open(folder / MARKER_NAME, "r+b") as file:
             return not lock(file.fileno(), shared=False)
