@@ -122,7 +122,7 @@ def _planned(
         options=writer_options,
         layout=source.layout,
         provenance=provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source),
-        inputs=inputs_of(source),
+        inputs=lambda: inputs_of(source, read),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: (source, target),

@@ -11,7 +11,7 @@ import numpy as np
 
 from tokenyard.converters.executor import run_tasks
 from tokenyard.corpus import Corpus, ShardRoller
-from tokenyard.corpus.destination import INDEX_JOB
+from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.digest import DIGEST_BLOCK_ROWS, Digester, Digests, Leaves, combine
 from tokenyard.errors import VerificationError
 from tokenyard.formats.base import Format, FormatOptions
@@ -257,17 +257,17 @@ def provenance(job: str, options: Mapping[str, Any], source: Corpus | None = Non
     return said
 
 
-def inputs_of(source: Corpus) -> Any:
-    """What tells whether a corpus has changed, as JSON values.
+def inputs_of(source: Corpus, read: Mapping[str, Any] | None) -> Any:
+    """What tells whether a corpus, or how it is read, has changed, as JSON values.
 
-    The digest of one that tokenyard made. Of others their files: a digest may be known on one machine and not on
-    another, and stays when a file is changed in place.
+    Not its digest alone: it may be known on one machine and not on another, and stays when a file is changed in place.
     """
     manifest = source.manifest
-    if manifest.digests is not None and manifest.provenance.get("job") not in (None, INDEX_JOB):
-        return [manifest.digests.tokens, dict(manifest.digests.fields)]
     files = [file for shard in manifest.shards for file in shard.files]
-    return [[file.name, file.bytes, source.folder.modified(file.name)] for file in files]
+    state = [[file.name, file.bytes, source.folder.modified(file.name)] for file in files]
+    ours = manifest.provenance.get("job") not in (None, INDEX_JOB)
+    digests = [manifest.digests.tokens, dict(manifest.digests.fields)] if ours and manifest.digests else None
+    return [digests, {name: str(value) for name, value in (read or {}).items()}, dict(manifest.meta), state]
 
 
 def _field_bytes(corpus: Corpus) -> tuple[float, float]:

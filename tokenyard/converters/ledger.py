@@ -18,7 +18,7 @@ from tokenyard.converters.job import TaskOutput
 from tokenyard.corpus import DONE_FOLDER
 from tokenyard.digest import Leaves
 from tokenyard.errors import TokenyardError
-from tokenyard.manifest import shard_of, shard_to_dict
+from tokenyard.manifest import ShardInfo, shard_of, shard_to_dict
 from tokenyard.storage import Folder, remove_tree, storage_error
 
 LEDGER_VERSION = 1
@@ -54,7 +54,7 @@ class Ledger:
                 number, output = _output_of(json.loads(body))
                 if tasks is None or number in tasks:
                     found[number] = output
-        return {number: output for number, output in found.items() if self._is_there(output)}
+        return {number: output for number, output in found.items() if not missing_shards(self._folder, output)}
 
     def add(self, number: int, output: TaskOutput) -> None:
         """Note a task, whose files are on the disk. Raises StorageError."""
@@ -85,15 +85,17 @@ class Ledger:
             except OSError as e:
                 raise storage_error(e, f"can't read {path}") from e
 
-    def _is_there(self, output: TaskOutput) -> bool:
-        for shard in output.shards:
-            for file in (*shard.files, *([shard.index] if shard.index else ())):
-                try:
-                    if self._folder.size(file.name) != file.bytes:
-                        return False
-                except TokenyardError:
-                    return False
-        return True
+
+def missing_shards(folder: Folder, output: TaskOutput) -> list[ShardInfo]:
+    """The shards that a task has written and that are not there, or not with all files in their sizes."""
+    return [shard for shard in output.shards if not _is_there(folder, shard)]
+
+
+def _is_there(folder: Folder, shard: ShardInfo) -> bool:
+    try:
+        return all(folder.size(f.name) == f.bytes for f in (*shard.files, *([shard.index] if shard.index else ())))
+    except TokenyardError:
+        return False
 
 
 def _checksum(body: bytes) -> bytes:

@@ -167,7 +167,7 @@ def _planned(
         options=writer_options,
         layout=Layout(kind="packed", seq_len=seq_len, lengths_field=LENGTHS_FIELD, pad_token_id=pad),
         provenance=provenance("pack", said, source),
-        inputs=inputs_of(source),
+        inputs=lambda: inputs_of(source, read),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0),

@@ -18,11 +18,11 @@ from blake3 import blake3
 
 from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
-from tokenyard.converters.ledger import LEDGER_VERSION, Ledger
+from tokenyard.converters.ledger import LEDGER_VERSION, Ledger, missing_shards
 from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest
 from tokenyard.corpus.claim import lock
 from tokenyard.digest import Digests
-from tokenyard.errors import ConfigError, DestinationExistsError, TokenyardError
+from tokenyard.errors import ConfigError, DataError, DestinationExistsError, StorageError, TokenyardError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.manifest import HOME, MANIFEST_NAME, Layout, Manifest, ShardInfo
 from tokenyard.schema import Schema
@@ -43,7 +43,7 @@ class Job(Generic[Task]):
         kind: ``"convert"``, ``"pack"``, ``"tokenize"``.
         format, schema, options, layout: of the corpus to be written.
         provenance: what its manifest says of its making.
-        inputs: what tells whether they have changed, as JSON values.
+        inputs: tells, as JSON values, what they are now; asked when the job begins, and when all is done.
         tasks: in the order of the rows that they write.
         described: each task as JSON values.
         shared: given where the job writes, what all tasks need; sent to each process once.
@@ -60,7 +60,7 @@ class Job(Generic[Task]):
     options: FormatOptions
     layout: Layout = field(default_factory=Layout)
     provenance: Mapping[str, Any]
-    inputs: Any
+    inputs: Callable[[], Any]
     tasks: Sequence[Task]
     described: Sequence[Any]
     shared: Callable[[Target], Any]
@@ -76,7 +76,7 @@ class Job(Generic[Task]):
         said = {"job": self.kind, "to": self.format.name, **self.provenance.get("options", {})}
         said = {name: value for name, value in said.items() if name not in self.may_change}
         said |= {"versions": {"ledger": LEDGER_VERSION, **{name: version(name) for name in _ENCODERS}}}
-        everything = [said, self.inputs, self.schema.to_dict(), asdict(self.layout), self.described]
+        everything = [said, self.inputs(), self.schema.to_dict(), asdict(self.layout), self.described]
         return {**said, "id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
 
 
@@ -109,7 +109,8 @@ def run_job(
 
     ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise.
     """
-    with destination(dst, job.marker(), overwrite=overwrite) as folder, Ledger(folder) as ledger:
+    marker = job.marker()
+    with destination(dst, marker, overwrite=overwrite) as folder, Ledger(folder) as ledger:
         target, done = _target(job, folder), ledger.read()
         if folder.exists(MANIFEST_NAME):  # interrupted in its last acts
             manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
@@ -120,9 +121,11 @@ def run_job(
         if finish and missing:
             raise _not_done(missing, len(job.tasks))
         outputs = _run(job, target, ledger, done, missing, num_workers, on_progress)
+        _check_there(folder, outputs)
         digests = digests_of(target, outputs, num_workers)
         try:
             job.check(digests)
+            _check_unchanged(job, marker)
         except TokenyardError:
             ledger.clear()  # what was done is not what it should be, and would not be if it was gone on with
             raise
@@ -204,6 +207,24 @@ def _run(
     # Closed at once, so that nobody works any more when the folder is given free.
     with closing(results()) as new:
         return collect(done, new, job.unit, job.total, on_progress)
+
+
+def _check_unchanged(job: Job[Any], marker: Mapping[str, Any]) -> None:
+    if job.marker() != marker:
+        raise DataError(
+            f"the inputs of this job ({job.kind}) were changed while it read them, so what it wrote may be of both "
+            "versions. Nothing was published; run it again when they stay as they are"
+        )
+
+
+def _check_there(folder: Folder, outputs: Sequence[TaskOutput]) -> None:
+    """Hold what tasks have written to what they said: somebody may have cleared up meanwhile."""
+    gone = [shard.name for output in outputs for shard in missing_shards(folder, output)]
+    if gone:
+        raise StorageError(
+            f"{folder.path}: {gone[0]} was written, and is not there any more ({len(gone)} such shards); is another "
+            "job at work on it, on a file system without locks? Run this one again when it has ended"
+        )
 
 
 def _write_plan(folder: Folder, job: Job[Any]) -> None:

@@ -213,9 +213,9 @@ def _planned(
         schema=schema,
         options=writer_options,
         provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
-        inputs=[spec.fingerprint, _modified(tasks)],
+        inputs=lambda: [spec.fingerprint, _modified(tasks)],
         tasks=tasks,
-        described=[[asdict(split) for split in splits] for splits in tasks],
+        described=[[{**asdict(s), "path": os.path.abspath(s.path)} for s in splits] for splits in tasks],
         shared=lambda target: _Tokenizing(
             encoding=encoding,
             texts=text_options,
@@ -234,7 +234,7 @@ def _planned(
 
 def _modified(tasks: Sequence[Sequence[Split]]) -> dict[str, int]:
     """When the files of all splits were changed last."""
-    paths = {split.path for splits in tasks for split in splits}
+    paths = {os.path.abspath(split.path) for splits in tasks for split in splits}
     try:
         return {path: os.stat(path).st_mtime_ns for path in sorted(paths)}
     except OSError as e:

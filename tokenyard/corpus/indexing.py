@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import INDEX_JOB
 from tokenyard.corpus.index_cache import keep_digests
 from tokenyard.corpus.opening import Found, discover, incomplete, listing_id, plain_options, read_options
 from tokenyard.corpus.paths import local_path
+from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.corpus.shards import read_index
 from tokenyard.digest import Digests, digest_of
 from tokenyard.errors import (

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 
 from tokenyard.corpus.claim import is_held
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import INDEX_JOB
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
 from tokenyard.corpus.paths import local_path
+from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.errors import (
     ConfigError,
     DataError,

@@ -18,7 +18,7 @@ from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.handover import Parcel, Receiver, Sender
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
-from tokenyard.errors import ConfigError
+from tokenyard.errors import ConfigError, StorageError
 
 Batch = dict[str, Tensor]
 
@@ -164,7 +164,13 @@ def _noting(batches: Iterator[Parcel | Failure], run: EpochRun, sent: deque[Requ
     A note that a worker makes would be lost, as torch sends on an error's type and message.
     """
     try:
-        yield from batches
+        try:
+            yield from batches
+        except (ConnectionError, EOFError):
+            raise StorageError(
+                "a worker process ended while it handed over a batch; where the system killed it for want of memory, "
+                "lower loader.num_workers, loader.prefetch_factor, or the micro-batch"
+            ) from None
     except Exception as e:
         if sent:
             e.add_note(sent[0].note(run))

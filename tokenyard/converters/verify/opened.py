@@ -10,9 +10,9 @@ from typing import Any
 
 from tokenyard.converters.verify.report import Problem
 from tokenyard.corpus import Corpus
-from tokenyard.corpus.destination import INDEX_JOB
 from tokenyard.corpus.opening import open_readable
 from tokenyard.corpus.paths import local_path
+from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.errors import DataError, NoTokensError
 from tokenyard.manifest import MANIFEST_NAME
 
