@@ -373,3 +373,129 @@ def test_parts_run_beside_each_other_but_the_same_one_and_the_whole_job_wait(tmp
     assert "another process does task 1/3 right now" in same
     assert other == 1
     assert "a job is at work on it right now" in whole
+
+
+def test_a_job_that_was_overwritten_can_not_go_on_beneath_the_new_one(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    interrupt(source, place)
+    said = []
+
+    def meanwhile(_: object) -> None:
+        try:
+            convert(source, place, to="mds", **SHARDS)
+        except DestinationExistsError as e:
+            said.append(str(e))
+
+    convert(source, place, to="parquet", overwrite=True, on_progress=meanwhile)
+    assert said
+    assert all("another job is making right now" in message for message in said)
+    assert open_corpus(place).format == "parquet"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("put", ["notes", "another corpus", "nothing"])
+def test_what_was_put_in_the_place_of_an_old_corpus_meanwhile_stays(tmp_path: Path, source: Path, put: str) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+
+    def meanwhile(_: object) -> None:
+        if put == "notes":
+            (place / "notes.txt").write_text("mine")
+            return
+        shutil.rmtree(place)
+        if put == "another corpus":
+            shutil.copytree(source, place)
+
+    if put == "nothing":
+        convert(source, place, to="parquet", overwrite=True, on_progress=meanwhile)
+    else:
+        with pytest.raises(DestinationExistsError, match="has been put there since this job began") as error:
+            convert(source, place, to="parquet", overwrite=True, on_progress=meanwhile)
+        assert "the new corpus is whole, and lies in" in error.value.__notes__[0]
+        if put == "notes":
+            assert (place / "notes.txt").read_text() == "mine"
+            (place / "notes.txt").unlink()
+        else:
+            assert contents(place) == contents(source)
+        convert(source, place, to="parquet", overwrite=True)
+    assert open_corpus(place).format == "parquet"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_replacing_goes_on_where_the_old_corpus_was_removed_meanwhile(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    convert(source, place, to="csv")
+    interrupt(source, place, num_tasks=2, overwrite=True)
+    shutil.rmtree(place)
+    rows: list[int] = []
+    convert(source, place, to="mds", on_progress=lambda p: rows.append(p.rows), **SHARDS)
+    assert rows == [2500]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("job", ["convert", "pack", "tokenize"])
+def test_inputs_that_change_while_a_job_reads_them_are_told(tmp_path: Path, texts: Path, job: str) -> None:
+    path = tmp_path / "a.jsonl"
+
+    def meanwhile(_: object) -> None:
+        path.write_bytes(path.read_bytes().replace(b"9", b"8"))
+
+    if job == "tokenize":
+        path.write_bytes(texts.read_bytes())
+    else:
+        path.write_text("\n".join(json.dumps({"tokens": [i % 10, 1]}) for i in range(3000)))
+    run, how = {
+        "convert": (convert, {"to": "mds"}),
+        "pack": (pack, {"seq_len": 2}),
+        "tokenize": (tokenize, {"tokenizer": gpt2_json(), "add_eos": False}),
+    }[job]
+    with pytest.raises(DataError, match=r"inputs of this job .* were changed while it read them"):
+        run(path, tmp_path / "out", on_progress=meanwhile, **how)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_way_to_read_the_source_is_another_job(tmp_path: Path) -> None:
+    lines = [json.dumps({"a": [i % 10], "b": [i % 7]}) for i in range(3000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    read = {"tokens": "a", "fields": []}
+    with pytest.raises(StoppedError):
+        convert(tmp_path / "a.jsonl", tmp_path / "out", to="mds", read=read, on_progress=stop_after(1), **SHARDS)
+    with pytest.raises(DestinationExistsError, match="its inputs have changed"):
+        convert(tmp_path / "a.jsonl", tmp_path / "out", to="mds", read={"tokens": "b", "fields": []}, **SHARDS)
+
+
+def test_texts_named_by_another_path_are_the_same(tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
+    with pytest.raises(StoppedError):
+        tokenize(texts, tmp_path / "out", on_progress=stop_after(1), **how)
+    monkeypatch.chdir(texts.parent)
+    assert tokenize(texts.name, tmp_path / "out", **how).num_documents == 40
+
+
+def test_files_of_others_are_not_cleared_up_with_what_a_failed_job_made(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+    place.mkdir()
+
+    def fail(_: object) -> None:
+        (place / "notes.txt").write_text("mine")
+        (place / "shard-1-of-my-notes.txt").write_text("mine")
+        shutil.rmtree(place / ".tokenyard/job/done")
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        convert(source, place, to="mds", on_progress=fail, **SHARDS)
+    assert sorted(p.name for p in place.iterdir()) == ["notes.txt", "shard-1-of-my-notes.txt"]
+
+
+def test_shards_that_are_gone_before_the_manifest_is_written_are_told(tmp_path: Path, source: Path) -> None:
+    place = tmp_path / "out"
+
+    def lose(progress: Any) -> None:
+        if progress.rows == 2500:
+            sorted(place.glob("*.mds"))[0].unlink()
+
+    with pytest.raises(StorageError, match=r"shard-00000-00000\.mds was written, and is not there any more"):
+        convert(source, place, to="mds", on_progress=lose, **SHARDS)
+    convert(source, place, to="mds", **SHARDS)
+    convert(source, tmp_path / "whole", to="mds", **SHARDS)
+    assert contents(place) == contents(tmp_path / "whole")
