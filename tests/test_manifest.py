@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,14 @@ PROBLEMS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("shards", 1, "tokens", to="1"), r"shards\[1\]: a shard needs files and counts from 0 on"),
     (changed("shards", 1, "files", to=[]), r"shards\[1\]: a shard needs files"),
     (changed("shards", 1, "files", to=[["a.npy"]]), r"shards\[1\]: not enough values to unpack"),
+    (changed("shards", 0, "index", 0, to="notes.txt"), r"shards\[0\]: its index 'notes.txt' is not under .tokenyard/"),
+    (
+        changed("shards", 0, "rows", to=2**63 - 1),
+        r"rows: the shards sum to 9223372036854775\d+, more than 63 bits hold",
+    ),
+    (changed("shards", 1, "files", 0, 0, to="\ud800"), r"shards\[1\]: file name '\\ud800' can't be a file's"),
+    (changed("shards", 1, "files", 0, 0, to="a" * 256), r"shards\[1\]: file name 'a+ of 256 bytes is longer than"),
+    (changed("schema", "fields", to={"\ud800": "int8"}), r"schema: field '\\ud800': a name is Unicode text"),
     (changed("shards", 1, "meta", to=[1]), r"shards\[1\]: meta: expected dict, found \[1\]"),
     (changed("shards", 1, "files", 0, 1, to=-5), r"shards\[1\]: size of 'sub/shard-00001.npy' is -5"),
     (changed("shards", 1, "files", 0, 1, to=1.5), r"shards\[1\]: size of 'sub/shard-00001.npy' is 1.5"),
@@ -295,12 +304,13 @@ FILES = st.builds(
     bytes=st.integers(0, 2**63 - 1),
     checksum=st.none() | TEXT,
 )
+INDEXES = FILES.map(lambda file: replace(file, name=f".tokenyard/{file.name}"))
 SHARDS = st.builds(
     ShardInfo,
     files=st.lists(FILES, min_size=1, max_size=3).map(tuple),
     num_rows=st.integers(0, 2**40),
     num_tokens=st.integers(0, 2**40),
-    index=st.none() | FILES,
+    index=st.none() | INDEXES,
     meta=st.dictionaries(TEXT, st.none() | TEXT | st.integers() | st.floats(allow_nan=False) | st.lists(TEXT)),
 )
 

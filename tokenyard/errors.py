@@ -19,9 +19,19 @@
 A message says what was expected, what was found, where (path, shard, row, key), and the way out.
 """
 
+#: What a terminal would obey, and not show.
+_CONTROLS = {c: f"\\x{c:02x}" for c in (*range(9), *range(11, 32), *range(127, 160))}
+
 
 class TokenyardError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Its text can be printed anywhere, whatever names a file brought into it: control characters, and what is no Unicode
+    text, are spelled out.
+    """
+
+    def __str__(self) -> str:
+        return super().__str__().encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
 
 
 class ConfigError(TokenyardError, ValueError):
@@ -56,7 +66,7 @@ class NoTokensError(DataError):
         self.num_rows = num_rows
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return str(DataError(self.args[0]))
 
 
 class TransformError(TokenyardError, ValueError):

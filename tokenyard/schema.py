@@ -111,6 +111,8 @@ class Schema:
         parsed: dict[str, FieldType] = {}
         declared: Mapping[str, Any] = self.fields
         for name, text in declared.items():
+            if not is_text(name):
+                problems.append(f"field {name!r}: a name is Unicode text")
             try:
                 parsed[name] = text if isinstance(text, FieldType) else FieldType.parse(text)
             except SchemaError as e:
@@ -163,6 +165,17 @@ class Schema:
         if not isinstance(data.get("fields", {}), Mapping):
             raise SchemaError(f"schema.fields must map names to types, not {data['fields']!r}")
         return cls(**data)
+
+
+def is_text(name: object) -> bool:
+    """Whether it is text that UTF-8 holds; what stands for bytes that were none, and half of a pair, is not."""
+    if not isinstance(name, str):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def token_dtype_for(largest_id: int) -> str:

@@ -28,7 +28,7 @@ from tokenyard.errors import (
     VerificationError,
 )
 from tokenyard.formats.base import ReadOptions
-from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.index import ShardIndex, most_even
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest, ShardInfo
 from tokenyard.storage import Folder, checksum
@@ -142,7 +142,7 @@ def _publish(folder: Folder, manifest: Manifest, shards: list[ShardInfo], indexe
     for i, index in indexes.items():
         known = shards[i].index
         name = known.name if known else f"{HOME}/index/shard-{i:05d}.idx"
-        shards[i] = replace(shards[i], index=folder.write(name, index.to_bytes()))
+        shards[i] = replace(shards[i], index=folder.write(name, index.to_bytes(most_even(shards[i].num_bytes))))
     manifest = replace(manifest, shards=tuple(shards))
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
     return manifest
@@ -162,4 +162,4 @@ def _damaged(folder: Folder, shards: Sequence[ShardInfo]) -> list[int]:
 def _intact(folder: Folder, shard: ShardInfo) -> ShardIndex:
     if shard.index is None:
         raise DataError(f"{folder.at(shard.name)}: the manifest names no row index")
-    return read_index(folder, shard.index)
+    return read_index(folder, shard.index, shard.num_bytes)

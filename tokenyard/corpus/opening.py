@@ -153,6 +153,8 @@ def discover(
 
 def read_options(values: Mapping[str, Any]) -> ReadOptions:
     """Options from plain values. Raises ConfigError that names the option and what is known."""
+    if not isinstance(values, Mapping):  # out of a manifest
+        raise ConfigError(f"options for reading are {values!r:.60}, expected names and values")
     known = ReadOptions.model_fields
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(
@@ -166,7 +168,7 @@ def read_options(values: Mapping[str, Any]) -> ReadOptions:
 
 def listing_id(names: Sequence[str]) -> str:
     """What the names of all files of a folder are known by."""
-    return checksum("\n".join(sorted(names)).encode())
+    return checksum("\n".join(sorted(names)).encode("utf-8", "surrogateescape"))
 
 
 def plain_options(options: ReadOptions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tokenyard.corpus.cache import BoundedCache
 from tokenyard.errors import DataError, SchemaError
 from tokenyard.formats.base import Format, ShardReader
 from tokenyard.formats.extents import Extents
-from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.index import ShardIndex, most_even
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import Schema
@@ -109,7 +109,7 @@ def open_shard(
     if index is None:
         if shard.index is None:
             raise DataError(f"{where}: the manifest names no row index; restore the manifest")
-        index = read_index(folder, shard.index)
+        index = read_index(folder, shard.index, shard.num_bytes)
     if (index.num_rows, index.num_tokens) != (shard.num_rows, shard.num_tokens):
         raise DataError(
             f"{where}: its index counts {index.num_rows} rows and {index.num_tokens} tokens, the manifest "
@@ -154,8 +154,11 @@ def _check_arrays(index: ShardIndex, where: str) -> None:
             )
 
 
-def read_index(folder: Folder, file: FileInfo) -> ShardIndex:
-    """A row index as the manifest names it. Raises DataError when it is another, StorageError when it is missing."""
+def read_index(folder: Folder, file: FileInfo, shard_bytes: int) -> ShardIndex:
+    """The row index of a shard of ``shard_bytes``, as the manifest names it.
+
+    Raises DataError when it is another, StorageError when it is missing.
+    """
     where = str(folder.at(file.name))
     data: bytes | NDArray[np.uint8]
     if folder.read_mode == "mmap" and file.bytes >= _MAPPED_INDEX_BYTES:
@@ -164,7 +167,7 @@ def read_index(folder: Folder, file: FileInfo) -> ShardIndex:
         data = folder.read(file.name)
     if len(data) != file.bytes or (file.checksum is not None and checksum(data) != file.checksum):
         raise DataError(f"{where}: not the row index that the manifest names; rebuild it with 'tokenyard index'")
-    return ShardIndex.from_bytes(data, where)
+    return ShardIndex.from_bytes(data, where, most_even(shard_bytes))
 
 
 def read_extents(reader: ShardReader, block: int, field: str, dtype: np.dtype[Any]) -> Extents:

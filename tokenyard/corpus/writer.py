@@ -16,6 +16,7 @@ from tokenyard.corpus.destination import destination, publish_manifest
 from tokenyard.digest import Digester, combine
 from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions
+from tokenyard.formats.index import most_even
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, Layout, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch, first_id_from
@@ -93,7 +94,9 @@ class ShardRoller:
         tokens = sum(b.num_tokens for b in self._pending)
         with self._folder.synced_together():
             written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
-            index = self._folder.write(f"{HOME}/index/{stem}.idx", written.index.to_bytes())
+            index = self._folder.write(
+                f"{HOME}/index/{stem}.idx", written.index.to_bytes(most_even(sum(f.bytes for f in written.files)))
+            )
         self.shards.append(
             ShardInfo(files=written.files, num_rows=rows, num_tokens=tokens, index=index, meta=written.meta)
         )

@@ -26,13 +26,14 @@ from tokenyard.errors import DataError
 from tokenyard.formats.base import Discovered, ReadOptions, ShardSource
 from tokenyard.formats.shared.arrow import binary_array
 from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.shared.foreign import MAX_ID, Place, choose_fields, find_tokens, refuse_options
+from tokenyard.formats.shared.foreign import MAX_ID, Place, choose_fields, find_tokens, first_twice, refuse_options
 from tokenyard.formats.shared.numbers import format_numbers, join_lists, parse_lists
+from tokenyard.formats.shared.promises import promised_names, promised_text
 from tokenyard.formats.shared.text import MAX_ROW_BYTES, Fields, Lines, TextFormat, first_byte, refuse_compressed
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
-from tokenyard.storage import Folder, storage_error
+from tokenyard.storage import Folder, open_regular, storage_error
 
 #: A cell and what ends it: in quotes, quotes inside doubled; or bare.
 _CELL = re.compile(rb'("[^"]*(?:""[^"]*)*"|[^",]*)(,|\Z)')
@@ -91,20 +92,29 @@ class Csv(TextFormat):
             )
 
     def read_meta(self, shard: ShardInfo, schema: Schema) -> Mapping[str, Any]:
-        """Our own columns."""
-        return shard.meta or {"tokens": "tokens", "columns": _columns(schema)}
+        """Our own columns, or those of the header. Raises DataError."""
+        meta = shard.meta or {"tokens": "tokens", "columns": _columns(schema)}
+        columns = promised_names(meta, "columns", shard.name)
+        promised_text(meta, "tokens", columns, shard.name)
+        needed = {n for name, t in schema.fields.items() for n in ([name, f"{name}.valid"] if t.nullable else [name])}
+        if absent := sorted(needed.difference(columns)):
+            raise DataError(f"{shard.name}: the manifest names no column {absent[0]!r}; restore the manifest")
+        return meta
 
     def decode(self, records: Sequence[bytes], meta: Mapping[str, Any], fields: Fields, place: Place) -> RowBatch:
         """Raises DataError for a line that hasn't as many cells as the header."""
         names = list(meta["columns"])
+        at_of = {name: at for at, name in enumerate(names)}
         table = [_split(r, names, place(i)) for i, r in enumerate(records)]
-        tokens, offsets = _ids([row[names.index(meta["tokens"])] for row in table], place)
+        at = at_of[meta["tokens"]]
+        tokens, offsets = _ids([row[at] for row in table], place)
         columns = {}
         for name, type in fields.items():
-            cells = [row[names.index(name)] for row in table]
+            at = at_of[name]
+            cells = [row[at] for row in table]
             valid = None
             if type.nullable:
-                at = names.index(f"{name}.valid")
+                at = at_of[f"{name}.valid"]
                 valid = np.array([row[at] != b"0" for row in table], np.bool_)
             columns[name] = _column(name, type, cells, valid, place)
         return RowBatch(tokens=tokens, offsets=offsets, fields=columns)
@@ -173,7 +183,7 @@ def _header(path: Path) -> tuple[list[str], int]:
     """The names of the columns, and the byte after them."""
     start = first_byte(path)
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             f.seek(start)
             line = f.readline(_MAX_HEADER)
     except OSError as e:
@@ -187,8 +197,8 @@ def _header(path: Path) -> tuple[list[str], int]:
         names = []
     if not names:
         raise DataError(f"{path}: its first line {line[:60]!r} is no header: names apart by commas, in UTF-8")
-    if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise DataError(f"{path}: two columns are named {twice[0]!r}; rename one")
+    if (twice := first_twice(names)) is not None:
+        raise DataError(f"{path}: two columns are named {twice!r}; rename one")
     return names, start + len(line)
 
 
@@ -238,10 +248,11 @@ def _ids_of(cell: bytes, where: str) -> list[int]:
     if cell.strip()[:1] == b"[":
         try:
             items = json.loads(cell)
-        except ValueError:
+        except (ValueError, RecursionError):
             items = [cell.decode("utf-8", "replace")]
     for item in items:
-        is_id = item.isdigit() if isinstance(item, bytes) else type(item) is int
+        # Longer texts are no ids, and more digits than Python takes for a number could follow.
+        is_id = item.isdigit() and len(item) < 1000 if isinstance(item, bytes) else type(item) is int
         if not is_id or not 0 <= int(item) <= MAX_ID:
             shown = item.decode("utf-8", "replace") if isinstance(item, bytes) else item
             raise DataError(

@@ -24,6 +24,11 @@ _MAGIC = b"TYINDEX1\n"
 _MAX_HEAD = 1 << 24
 
 
+def most_even(num_bytes: int) -> int:
+    """The numbers that the index of a shard of ``num_bytes`` may hold as two: more than its rows are, all arrays."""
+    return (1 << 22) + 1024 * num_bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShardIndex:
     """``arrays`` of int64 by name, and ``meta``: JSON values that the format needs to read the shard."""
@@ -53,13 +58,15 @@ class ShardIndex:
         """What it costs: all arrays, but for those that are views of a mapped file."""
         return sum(a.nbytes for a in self.arrays.values() if a.flags.owndata or not self.mapped)
 
-    def to_bytes(self) -> bytes:
-        """The index as it lies on disk."""
+    def to_bytes(self, max_even: int | None = None) -> bytes:
+        """The index as it lies on disk, with at most ``max_even`` numbers that only two stand for."""
         head: dict[str, Any] = {}
         body = []
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], np.int64)
-            if len(array) and (step := _even_step(array)) is not None:
+            fits = max_even is None or len(array) <= max_even
+            if len(array) and fits and (step := _even_step(array)) is not None:
+                max_even = None if max_even is None else max_even - len(array)
                 head[name] = {"count": len(array), "first": int(array[0]), "step": step}
             else:
                 head[name] = {"count": len(array)}
@@ -69,10 +76,11 @@ class ShardIndex:
         return _MAGIC + line + blanks + b"\n" + b"".join(body)
 
     @classmethod
-    def from_bytes(cls, data: bytes | NDArray[np.uint8], where: str) -> ShardIndex:
+    def from_bytes(cls, data: bytes | NDArray[np.uint8], where: str, max_even: int | None = None) -> ShardIndex:
         """The inverse, also of a mapped file, whose arrays then stay there.
 
-        Raises DataError that names ``where`` when it is cut, damaged, or not increasing.
+        Raises DataError that names ``where`` when it is cut, damaged, not increasing, or would make more than
+        ``max_even`` numbers out of nothing.
         """
         mapped = isinstance(data, np.ndarray)
         try:
@@ -81,7 +89,7 @@ class ShardIndex:
                 raise ValueError("it does not begin with TYINDEX1")
             end = begin.index(b"\n", len(_MAGIC))
             head = json.loads(begin[len(_MAGIC) : end])
-            arrays, meta = _read_arrays(head["arrays"], data, end + 1), head["meta"]
+            arrays, meta = _read_arrays(head["arrays"], data, end + 1, max_even), head["meta"]
             offsets = arrays["offsets"]
             if not len(offsets) or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
                 raise ValueError("row offsets do not increase from 0")
@@ -112,7 +120,9 @@ def _even_step(array: Offsets) -> int | None:
     return step
 
 
-def _read_arrays(entries: Mapping[str, Any], data: bytes | NDArray[np.uint8], position: int) -> dict[str, Offsets]:
+def _read_arrays(
+    entries: Mapping[str, Any], data: bytes | NDArray[np.uint8], position: int, max_even: int | None
+) -> dict[str, Offsets]:
     arrays: dict[str, Offsets] = {}
     for name, entry in entries.items():
         count = int(entry["count"])
@@ -122,6 +132,8 @@ def _read_arrays(entries: Mapping[str, Any], data: bytes | NDArray[np.uint8], po
             first, step = int(entry["first"]), int(entry["step"])
             if not -(2**63) <= first + step * max(0, count - 1) < 2**63:
                 raise ValueError(f"array {name!r} goes past 64 bits")
+            if max_even is not None and (max_even := max_even - count) < 0:
+                raise ValueError(f"array {name!r} of {count} numbers, more rows than a shard of its size has")
             arrays[name] = first + step * np.arange(count, dtype=np.int64)
             continue
         if position + 8 * count > len(data):

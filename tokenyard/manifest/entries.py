@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from typing import Any
 from tokenyard.errors import DataError
 
 #: Names that are plain at a glance; any other is looked at part by part.
-_PLAIN = re.compile(r"\.?[\w-][\w.-]*(?:/\.?[\w-][\w.-]*)*")
+_PLAIN = re.compile(r"\.?[\w-][\w.-]{,60}(?:/\.?[\w-][\w.-]{,60}){,9}", re.ASCII)
+#: What file systems hold of a name, and of a path.
+_MAX_NAME, _MAX_PATH = 255, 4095
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +95,10 @@ def check_shard(data: Any) -> None:
         raise ValueError(f"a shard needs files and counts from 0 on, found {rows!r:.60} rows, {tokens!r:.60} tokens")
     if not isinstance(meta, dict):
         raise ValueError(f"meta: expected dict, found {meta!r:.60}")
-    if data["index"]:
-        check_file(data["index"])
+    if index := data["index"]:
+        check_file(index)
+        if not index[0].startswith(".tokenyard/"):  # where it is rebuilt, and nothing of anybody else's lies
+            raise ValueError(f"its index {index[0]!r:.200} is not under .tokenyard/")
 
 
 def check_file(data: Any) -> None:
@@ -116,4 +121,13 @@ def check_name(name: Any) -> None:
     """Raise DataError unless ``name`` is a plain relative path that stays inside its folder."""
     parts = name.split("/") if isinstance(name, str) else []
     if not parts or any(p in ("", ".", "..") for p in parts) or "\\" in name or "\0" in name:
-        raise DataError(f"file name {name!r} is not a plain relative path; it would lead outside the corpus")
+        raise DataError(f"file name {name!r:.200} is not a plain relative path; it would lead outside the corpus")
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError as e:
+        raise DataError(f"file name {name!r:.200} can't be a file's ({e.reason})") from None
+    if len(encoded) > _MAX_PATH or max(map(len, encoded.split(b"/"))) > _MAX_NAME:
+        raise DataError(
+            f"file name {name!r:.60} of {len(encoded)} bytes is longer than any file's: {_MAX_NAME} bytes a part, "
+            f"{_MAX_PATH} in all"
+        )

@@ -187,6 +187,8 @@ class _Checker:
             files=files,
         )
         for key, total in (("rows", manifest.num_rows), ("tokens", manifest.num_tokens)):
+            if not is_count(total):
+                self._problems.append(f"{key}: the shards sum to {total}, more than 63 bits hold")
             if not self._problems and data.get(key) != total:
                 self._problems.append(f"{key} is {data.get(key)!r}, but the shards sum to {total}")
         if self._problems:

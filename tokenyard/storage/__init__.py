@@ -5,6 +5,7 @@ from tokenyard.storage.exchange import swap
 from tokenyard.storage.folder import Folder, PublishedFile, checksum, remove_tree
 from tokenyard.storage.mounts import quick_mode
 from tokenyard.storage.raw_file import RawFile, ReadMode
+from tokenyard.storage.regular import open_regular
 from tokenyard.storage.syncing import sync_folder
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "RawFile",
     "ReadMode",
     "checksum",
+    "open_regular",
     "quick_mode",
     "remove_tree",
     "storage_error",

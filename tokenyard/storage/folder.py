@@ -1,6 +1,7 @@
 """Files of one corpus on a local disk: read whole, mapped, or published atomically.
 
 A file is written under ``.tokenyard/tmp/`` and renamed into place when it is whole, so no reader ever sees half of one.
+Links inside a corpus are read through, wherever they lead; nothing is written or removed through them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tokenyard.errors import StorageError
 from tokenyard.manifest import HOME, FileInfo, check_name
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.raw_file import RawFile, ReadMode, map_whole
+from tokenyard.storage.regular import open_regular
 from tokenyard.storage.syncing import Unsynced, sync_folder
 from tokenyard.storage.writeback import begin_writeback
 
@@ -51,8 +53,11 @@ class Folder:
         return self.path / name
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
-        return self.at(name).is_file()
+        """Whether there is a file of that name. Raises StorageError when that can't be told."""
+        try:
+            return self.at(name).is_file()
+        except OSError as e:
+            raise storage_error(e, f"can't look for {self.at(name)}") from e
 
     def size(self, name: str) -> int:
         """Bytes of a file. Raises StorageError when it is missing."""
@@ -91,7 +96,7 @@ class Folder:
         """All bytes of a file, or its first ``max_bytes``."""
         path = self.at(name)
         try:
-            with open(path, "rb") as f:
+            with open_regular(path) as f:
                 return f.read(max_bytes)
         except OSError as e:
             raise storage_error(e, f"can't read {path}") from e
@@ -118,8 +123,8 @@ class Folder:
         The file object takes ``write`` calls in order; after the block its ``info`` holds size and checksum. Raises
         StorageError (disk full, no permission) with nothing left behind.
         """
-        target = self.at(name)
-        temp = self.path / _TEMP / uuid.uuid4().hex
+        target = self._own_place(name)
+        temp = self._own_place(f"{_TEMP}/{uuid.uuid4().hex}")
         try:
             try:
                 temp.parent.mkdir(parents=True, exist_ok=True)
@@ -173,14 +178,27 @@ class Folder:
 
     def clear_temporary(self) -> None:
         """Delete what interrupted writers left behind; only for the one job that owns the folder."""
-        shutil.rmtree(self.path / _TEMP, ignore_errors=True)
+        shutil.rmtree(self._own_place(_TEMP), ignore_errors=True)
 
     def remove(self, name: str) -> None:
         """Delete a file; fine when it is not there."""
+        path = self._own_place(name)
         try:
-            self.at(name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         except OSError as e:
-            raise storage_error(e, f"can't remove {self.at(name)}") from e
+            raise storage_error(e, f"can't remove {path}") from e
+
+    def _own_place(self, name: str) -> Path:
+        """The path of a file to be written or removed. Raises StorageError where a link leads elsewhere on the way."""
+        path = self.at(name)
+        for part in path.relative_to(self.path).parents:
+            folder = self.path / part
+            if part.parts and folder.is_symlink():
+                raise StorageError(
+                    f"{folder}: a link to {os.readlink(folder)}; a corpus is written inside its own folder alone, so "
+                    "remove the link, or put a folder in its place"
+                )
+        return path
 
 
 class PublishedFile:

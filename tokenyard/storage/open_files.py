@@ -9,6 +9,8 @@ import weakref
 from collections import OrderedDict
 from pathlib import Path
 
+from tokenyard.storage.regular import open_handle
+
 #: One in four of the files that a process may have open, commonly 1,024; no more than are mapped in the other mode.
 _MAX_OPEN = max(16, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
@@ -17,7 +19,7 @@ class OpenFile:
     """A file open for reading, until nobody refers to it any more."""
 
     def __init__(self, path: Path) -> None:
-        self.handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.handle = open_handle(path)
         # Not at exit: threads may still read, and the system closes it anyway.
         weakref.finalize(self, os.close, self.handle).atexit = False
 

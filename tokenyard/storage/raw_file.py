@@ -17,6 +17,7 @@ from tokenyard.errors import DataError
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.maps import map_file
 from tokenyard.storage.open_files import OPEN_FILES
+from tokenyard.storage.regular import open_regular
 
 #: How the bytes of raw shards come.
 ReadMode = Literal["mmap", "pread"]
@@ -72,7 +73,7 @@ def map_whole(path: Path, expected_bytes: int | None = None) -> NDArray[np.uint8
 
     Raises DataError when its size is not ``expected_bytes``: a map of a file that was cut would kill the process.
     """
-    with open(path, "rb") as f:
+    with open_regular(path) as f:
         size = os.fstat(f.fileno()).st_size if expected_bytes is None else expected_bytes
         check_size(path, f.fileno(), size)
         return map_file(f.fileno(), size)

@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol, cast
 from tokenyard.converters.text.decompress import DecompressedStream
 from tokenyard.converters.text.split import Compression, Split
 from tokenyard.errors import DataError, StorageError
+from tokenyard.storage import open_regular
 
 SUFFIXES: dict[str, Compression] = {
     ".gz": "gzip",
@@ -53,7 +54,7 @@ def file_head(path: str) -> bytes:
 def open_raw(path: str) -> BinaryIO:
     """Open a file's own bytes; StorageError names the path when it can't be read."""
     try:
-        return open(path, "rb")
+        return open_regular(path)
     except OSError as error:
         raise StorageError(f"{path}: can't be read: {error.strerror}") from error
 

@@ -20,7 +20,7 @@ from tokenyard.formats.mds.decode import column_runs, sample_bounds
 from tokenyard.formats.mds.index import MdsShard, from_json
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.shared.compression import decompress
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, open_regular
 from tokenyard.storage.maps import map_file
 
 # What can be decompressed piece by piece, by MDS's names.
@@ -50,12 +50,17 @@ def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
 def load_index(path: str) -> list[MdsShard]:
     """Read an index; DataError lists the shards that don't describe themselves as MDS version 2 does."""
     try:
-        shards = from_json(Path(path).read_bytes(), path)
+        shards = from_json(_read(path), path)
     except OSError as error:
         raise StorageError(f"{path}: can't be read: {error.strerror}") from error
     if shards is None:
         raise DataError(f"{path}: not an MDS index: expected a JSON object with 'version' and a list 'shards'")
     return shards
+
+
+def _read(path: str) -> bytes:
+    with open_regular(path) as file:
+        return file.read()
 
 
 def _find_columns(shard: MdsShard, records: RecordReader, path: str) -> list[MdsColumn]:

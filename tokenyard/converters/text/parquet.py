@@ -5,6 +5,7 @@ column chunks is never touched: with hostile files pyarrow aborts the process th
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenyard.converters.text.compression import open_seekable
@@ -40,12 +41,17 @@ def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
     """
     import pyarrow as pa
 
+    from tokenyard.formats.parquet.reader import Footer
+
     records = RecordReader(options)
     with open_seekable(split) as raw:
         file = _open(raw, split.path)
         columns = _find_columns(file, records, split.path)
         row = sum(file.metadata.row_group(at).num_rows for at in range(split.start))
+        footer = Footer()
         for group in range(split.start, split.stop):
+            if split.compression == "none":  # else its bytes have no path
+                footer.check(Path(split.path), group, columns)
             end = row + file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False):

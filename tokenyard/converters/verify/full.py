@@ -15,6 +15,8 @@ from tokenyard.digest import Digests, combine
 
 #: Shards that one task looks at from outside.
 _OUTSIDE_SHARDS = 512
+#: Rows of shards that can't be read; with more, which nothing but the manifest says are there, the others aren't read.
+_MAX_LOST_ROWS = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,9 @@ def full_check(corpus: Corpus, num_workers: int, meter: Meter) -> Checked:
     silent = Meter(None)
     outside = quick_check(corpus, num_workers, silent)
     unreadable = frozenset(p.shard for p in outside if p.shard is not None)
+    rows = corpus.manifest.rows_of_shards
+    if sum(int(rows[shard]) for shard in unreadable) > _MAX_LOST_ROWS:
+        return Checked(problems=tuple(_in_order(outside)), outcomes=(), digests=None)
     runs = plan_runs(corpus)
     found: dict[int, Outcome] = {}
     for number, outcome in run_tasks(check_run, (corpus, unreadable), runs, num_workers):

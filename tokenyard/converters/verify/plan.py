@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenyard.corpus import Corpus
 from tokenyard.digest import DIGEST_BLOCK_ROWS
@@ -36,14 +37,15 @@ def plan_runs(corpus: Corpus, run_bytes: int = _RUN_BYTES) -> list[Run]:
     """Runs that together have every row and every shard once; cut where a shard begins, or within a large one."""
     begins = corpus.shard_row_starts
     itemsize = np.dtype(corpus.schema.token_dtype).itemsize
-    ends = corpus.shard_token_starts * itemsize + begins * _ROW_BYTES  # bytes before each shard
+    # Bytes before each shard; floats, since what a forged index promises may go past 64 bits.
+    ends = corpus.shard_token_starts * float(itemsize) + begins * float(_ROW_BYTES)
     run_bytes = max(run_bytes, int(ends[-1]) // _MAX_RUNS)
     cuts = [0]
     for shard in range(len(begins) - 1):
         first, last = int(begins[shard]), int(begins[shard + 1])
         if first == last:
             continue
-        size = int(ends[shard + 1] - ends[shard])
+        size = max(1, int(ends[shard + 1] - ends[shard]))
         rows = max(1, (last - first) * run_bytes // size // DIGEST_BLOCK_ROWS) * DIGEST_BLOCK_ROWS
         for row in range(-(-first // DIGEST_BLOCK_ROWS) * DIGEST_BLOCK_ROWS, last, rows):
             before = int(ends[shard]) + size * (row - first) // (last - first)
@@ -55,5 +57,5 @@ def plan_runs(corpus: Corpus, run_bytes: int = _RUN_BYTES) -> list[Run]:
     return [Run(start=a, stop=b, first=f, end=e) for a, b, f, e in zip(cuts, stops, firsts, last_of, strict=True)]
 
 
-def _bytes_before(begins: Offsets, ends: Offsets, row: int) -> float:
+def _bytes_before(begins: Offsets, ends: NDArray[np.float64], row: int) -> float:
     return float(np.interp(row, begins, ends))

@@ -29,7 +29,7 @@ from tokenyard.formats.shared.text import Fields, Lines, NumberedLines, TextForm
 from tokenyard.manifest import FileInfo
 from tokenyard.rows import Column, RowBatch
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, storage_error
+from tokenyard.storage import Folder, open_regular, storage_error
 
 _SUFFIXES = (".jsonl", ".ndjson")
 #: What else may lie in a folder whose .json files are taken for rows.
@@ -101,7 +101,7 @@ class Jsonl(TextFormat):
         start = first_byte(path)
         objects = []
         try:
-            with open(path, "rb") as f:
+            with open_regular(path) as f:
                 lines = NumberedLines(f, start, 1, str(path))
                 for number, record in self.records(iter(lines), {}, str(path)):
                     objects.append(parse_object(record, f"{path}: line {number}"))

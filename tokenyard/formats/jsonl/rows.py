@@ -17,7 +17,7 @@ import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.shared.columns import column_of_bytes, column_of_numbers
-from tokenyard.formats.shared.foreign import MAX_ID, Place
+from tokenyard.formats.shared.foreign import MAX_ID, Place, first_twice
 from tokenyard.formats.shared.numbers import parse_lists
 from tokenyard.rows import Array, Column, Offsets, offsets_of
 from tokenyard.schema import FieldType
@@ -116,8 +116,7 @@ def _ids(value: Mapping[str, Any], key: str, where: str) -> list[int]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object with the key {next(n for n in names if names.count(n) > 1)!r} twice")
+        raise ValueError(f"an object with the key {first_twice(name for name, _ in pairs)!r} twice")
     return found
 
 

@@ -38,7 +38,8 @@ from tokenyard.formats.mds.encoding import encode
 from tokenyard.formats.mds.index import INDEX_NAME, MdsShard
 from tokenyard.formats.mds.selection import Selection, schema_of, select
 from tokenyard.formats.runs import Bytes
-from tokenyard.formats.shared.compression import check_level, compress, decompress
+from tokenyard.formats.shared.compression import LEVELS, check_level, compress, decompress
+from tokenyard.formats.shared.promises import promised_size, promised_text
 from tokenyard.formats.shared.runs_reader import RunsReader, field_arrays
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch, offsets_of
@@ -101,6 +102,8 @@ class Mds(Format):
         """Maps nothing yet."""
         file, where = shard.files[0], str(folder.at(shard.name))
         if shard.meta.get("compression"):
+            promised_text(shard.meta, "compression", LEVELS, where)
+            promised_size(shard.meta, "raw_bytes", MAX_SHARD_BYTES, where)
             return RunsReader(where, index, schema, decode=partial(_decode, folder, file, shard.meta, index, schema))
         raw = folder.raw(file.name, file.bytes)
         return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, index, schema, where))

@@ -6,6 +6,7 @@ A number is a scalar encoding, a list ``ndarray:<dtype>``; bool is kept as uint8
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from tokenyard.schema import FieldType, Schema
 MAX_SHARD_BYTES = (1 << 32) - 1
 #: What to do about an array of two dimensions or more.
 ONE_DIMENSION = "a row's value has one dimension: write it flat, or leave an extra column out with fields=[...]"
+#: A length that a file can hold.
+_LENGTH = re.compile(r"0*[1-9][0-9]{0,9}")
 _SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 _TEXT = ("str", "json", "str_int", "str_float", "str_decimal")
 _BYTES = ("bytes", "jpeg", "jpeg_array", "jpegarray", "png")
@@ -41,7 +44,7 @@ class MdsColumn:
             dtype, _, shape = rest.partition(":")
             if dtype and dtype not in _SCALARS:
                 return f"arrays of the unknown dtype {dtype}"
-            if shape and not all(d.isdecimal() and int(d) > 0 for d in shape.split(",")):
+            if shape and not all(_LENGTH.fullmatch(d) for d in shape.split(",")):
                 return f"arrays of the impossible shape ({shape})"
             if shape and len(shape.split(",")) > 1:
                 return f"arrays of shape ({shape}); a row's value has one dimension"

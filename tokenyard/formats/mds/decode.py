@@ -93,7 +93,7 @@ def column_runs(
     buffer: Bytes, bounds: Offsets, columns: Sequence[MdsColumn], where: str
 ) -> dict[str, tuple[Offsets, Offsets]]:
     """For each column where its bytes begin in every sample, and how many they are. Raises DataError."""
-    varying = [c.name for c in columns if c.size is None]
+    varying = {c.name: at for at, c in enumerate(c for c in columns if c.size is None)}
     begins, ends = bounds[:-1], bounds[1:]
     fixed = sum(c.size or 0 for c in columns)
     short = ends - begins < 4 * len(varying)
@@ -112,7 +112,7 @@ def column_runs(
     position = begins + 4 * len(varying)
     for column in columns:
         is_fixed = column.size is not None
-        size = np.full(len(begins), column.size, np.int64) if is_fixed else heads[:, varying.index(column.name)]
+        size = np.full(len(begins), column.size, np.int64) if is_fixed else heads[:, varying[column.name]]
         found[column.name] = (position, size)
         position = position + size
     return found

@@ -68,7 +68,7 @@ def from_json(data: bytes, where: str) -> list[MdsShard] | None:
     """
     try:
         index = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(index, dict) or not isinstance(index.get("shards"), list) or "version" not in index:
         return None

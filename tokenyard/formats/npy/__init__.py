@@ -31,9 +31,11 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.npy.file import read_file_header
+from tokenyard.formats.npy.file import check_header, read_file_header
 from tokenyard.formats.npy.header import FILE_HEADER_BYTES, write_header
 from tokenyard.formats.shared.blocks import cut_ranges
+from tokenyard.formats.shared.promises import check_fields
+from tokenyard.formats.shared.runs_reader import check_text
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema
@@ -120,12 +122,14 @@ class _Reader(ShardReader):
     """``index.meta`` is the header of a file that others made, and empty for ours."""
 
     def __init__(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
+        where = str(folder.at(shard.name))
+        check_fields(index, schema, where, placed=False)
+        if index.meta:
+            check_header(index.meta, index.offsets, np.dtype(schema.token_dtype), where)
         # Columns of a Fortran array hold tokens of every row, so it is read as a whole.
         in_ranges = folder.read_mode == "pread" and not index.meta.get("fortran_order")
         size = np.dtype(index.meta.get("dtype", schema.token_dtype)).itemsize
-        super().__init__(
-            str(folder.at(shard.name)), index, cut_ranges(index.offsets[:-1] * size) if in_ranges else None
-        )
+        super().__init__(where, index, cut_ranges(index.offsets[:-1] * size) if in_ranges else None)
         if len(shard.files) != 1 + len(schema.fields):
             raise DataError(f"{self.where}: {len(shard.files)} files for tokens and {len(schema.fields)} fields")
         self.mapped = folder.read_mode == "mmap" and not index.meta.get("fortran_order")
@@ -189,7 +193,10 @@ class _Reader(ShardReader):
             return Column(type=type, values=self._items(name, start, stop), valid=valid)
         offsets = self._array(f"field:{name}:offsets")[start : stop + 1]
         values = self._items(name, int(offsets[0]), int(offsets[-1]))
-        return Column(type=type, values=values, offsets=offsets - offsets[0], valid=valid)
+        offsets = offsets - offsets[0]
+        if type.name == "string":
+            check_text(values, offsets, f"{self.where}: field {name!r}", start)
+        return Column(type=type, values=values, offsets=offsets, valid=valid)
 
     def _array(self, name: str) -> Offsets:
         if name not in self.index.arrays:

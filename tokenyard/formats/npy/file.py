@@ -7,16 +7,21 @@ the header is read.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tokenyard.errors import DataError
 from tokenyard.formats.npy.header import MAGIC, parse_header
+from tokenyard.formats.shared.promises import plain_dtype
+from tokenyard.rows import Offsets
 from tokenyard.storage import Folder
 
 #: More than any header that is read.
 _HEAD_BYTES = 1 << 14
+#: So many rows without a token are read; more are not, in a file of fewer bytes.
+_FEW_ROWS = 1 << 20
 
 
 def read_file_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None) -> dict[str, Any]:
@@ -42,6 +47,34 @@ def read_file_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None
     return _layout(where, [size // raw.itemsize], raw, False, 0, size)
 
 
+def check_header(meta: Mapping[str, Any], offsets: Offsets, tokens: np.dtype[Any], where: str) -> None:
+    """Raise DataError unless ``meta`` is such a header of whole numbers, and its array has the rows of ``offsets``."""
+    shape: Any = meta.get("shape")
+    dtype, start = plain_dtype(meta.get("dtype"), where), meta.get("data_start")
+    fits = (
+        np.can_cast(dtype, tokens, "safe")
+        and type(start) is int
+        and 0 <= start < 2**31
+        and isinstance(shape, list)
+        and len(shape) in (1, 2)
+        and all(type(n) is int for n in shape)
+        and math.prod(shape) == int(offsets[-1])
+        and type(meta.get("fortran_order")) is bool
+    )
+    if fits and meta["fortran_order"]:
+        fits = len(shape) == 2 and np.array_equal(offsets, np.arange(len(offsets)) * shape[1])
+    if not fits:
+        raise DataError(
+            f"{where}: its row index describes {dict(meta)!r:.200}, which is no array of its {int(offsets[-1])} tokens "
+            f"of {tokens}; rebuild it with 'tokenyard index'"
+        )
+
+
+def _told(shape: list[int]) -> str:
+    """A shape in words; numbers may have any number of digits."""
+    return f"{tuple(shape)!r:.200}"
+
+
 def _parsed(where: str, head: bytes, size: int) -> dict[str, Any]:
     try:
         header = parse_header(head)
@@ -59,7 +92,11 @@ def _layout(where: str, shape: list[int], dtype: np.dtype[Any], fortran: bool, s
         raise DataError(f"{where}: holds {dtype}, but token ids are integers")
     if len(shape) not in (1, 2) or any(n < 0 for n in shape):
         raise DataError(
-            f"{where}: an array of shape {tuple(shape)}; tokens are one-dimensional (one row) or two-dimensional (rows)"
+            f"{where}: an array of shape {_told(shape)}; tokens are one-dimensional (one row) or two-dimensional (rows)"
+        )
+    if max(shape) > max(size, _FEW_ROWS):
+        raise DataError(
+            f"{where}: {size} bytes, but its header promises the shape {_told(shape)}; the file was cut, or is damaged"
         )
     expected = start + math.prod(shape) * dtype.itemsize
     if size != expected:

@@ -182,9 +182,15 @@ def read_members(buffer: Bytes, starts: Offsets, sizes: Offsets) -> NpyMembers:
                 except ValueError as e:
                     raise NpyError(row, str(e)) from None
             which[row] = known[text]
-    promised = np.array([h.size + math.prod(h.shape) * h.dtype.itemsize for h in headers], np.int64)[which]
+    promised = np.array([_file_bytes(h) for h in headers], np.int64)[which]
     _refuse(promised != sizes, lambda row: f"{sizes[row]} bytes, but its header promises {promised[row]}")
     return NpyMembers(headers=headers, which=which, starts=starts + lengths)
+
+
+def _file_bytes(header: NpyHeader) -> int:
+    """The size of the file with this header; one that no file has for a shape that none has."""
+    size = header.size + math.prod(header.shape) * header.dtype.itemsize
+    return size if min(header.shape, default=0) >= 0 and size < 2**63 else 2**63 - 1
 
 
 def _refuse(wrong: NDArray[np.bool_], why: Callable[[int], str]) -> None:

@@ -33,11 +33,18 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.parquet.footer import check_declared, read_footer
-from tokenyard.formats.parquet.reader import ParquetReader, decode, place_of, reading
+from tokenyard.formats.parquet.reader import Footer, ParquetReader, decode, place_of, reading
 from tokenyard.formats.parquet.token_encoding import choose_token_encoding
 from tokenyard.formats.shared.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, cut_blocks, row_bytes
-from tokenyard.formats.shared.foreign import check_ids, choose_fields, find_tokens, refuse_options, same_fields
+from tokenyard.formats.shared.foreign import (
+    check_ids,
+    choose_fields,
+    find_tokens,
+    first_twice,
+    refuse_options,
+    same_fields,
+)
 from tokenyard.manifest import FileInfo, ShardInfo
 from tokenyard.rows import Array, RowBatch, offsets_of
 from tokenyard.schema import FieldType, Schema
@@ -125,13 +132,14 @@ class Parquet(Format):
         """Decodes the tokens of each row group once; remembers which row groups have rows."""
         path, column = folder.at(shard.files[0].name), shard.meta["tokens"]
         lengths, block_rows, groups, piece_rows = [np.empty(0, np.int64)], [0], [], []
-        for group, declared in enumerate(read_footer(path)):
+        footer = Footer(groups=read_footer(path))
+        for group, declared in enumerate(footer.groups or ()):
             if not declared.num_rows:
                 continue
             size = check_declared(path, group, declared, [column, *schema.fields])
             step = max(1, min(declared.num_rows, declared.num_rows * _PIECE_BYTES // max(size, 1)))
             found = 0
-            for batch in decode(path, None, group, [column], step):
+            for batch in decode(path, footer, group, [column], step):
                 tokens, offsets = tokens_of(batch.column(column), place_of(path, group, found))
                 check_ids(tokens, offsets, place_of(path, group, found))
                 lengths.append(np.diff(offsets))
@@ -176,8 +184,8 @@ def _foreign_schema(path: Path, options: ReadOptions) -> tuple[str, Schema]:
     with reading(path, "the footer"), pa.OSFile(str(path)) as source:
         layout = pq.ParquetFile(source, pre_buffer=False).schema_arrow
     names = layout.names
-    if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise DataError(f"{path}: two columns are named {twice[0]!r}; rename one")
+    if (twice := first_twice(names)) is not None:
+        raise DataError(f"{path}: two columns are named {twice!r}; rename one")
     tokens = find_tokens(names, options, str(path))
     type = layout.field(tokens).type
     items = type.value_type if is_list(type) else pa.null()

@@ -1,7 +1,6 @@
 """What a Parquet footer declares of its row groups, read without trusting it.
 
-Thrift's compact protocol, https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md, and the
-structures of https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. pyarrow shows the
+Structures of https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. pyarrow shows the
 same numbers, but its accessors for column chunks end the process on some damaged footers.
 """
 
@@ -14,25 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from tokenyard.errors import DataError
-from tokenyard.storage import storage_error
+from tokenyard.formats.parquet.thrift import Thrift
+from tokenyard.storage import open_regular, storage_error
 
 _MAGIC = b"PAR1"
 #: A chunk that declares more than this, and far more than it takes in the file, is refused before it is decoded.
-_SUSPECT_BYTES = 1 << 30
+_SUSPECT_BYTES = 1 << 28
 _SUSPECT_RATIO = 1000
-_MAX_DEPTH = 32
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """One column of one row group: values (nulls and empty lists counted), and bytes, decompressed and in the file."""
+    """One column of one row group: values (nulls and empty lists counted), and bytes, decompressed and in the file.
+
+    ``start``: the byte at which its first page begins.
+    """
 
     num_values: int
     decoded_bytes: int
     stored_bytes: int
+    start: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RowGroup:
     """Rows, and the chunks by the dotted path of their column."""
 
@@ -51,7 +54,7 @@ def read_footer(path: Path) -> list[RowGroup]:
     """
     data, size = _footer_bytes(path)
     try:
-        meta = _Thrift(data).struct()
+        meta = Thrift(data).struct()
         groups = [_group(g, size) for g in meta.get(4, [])]
         num_rows = int(meta[3])
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as e:
@@ -88,7 +91,7 @@ def check_declared(path: Path, group: int, row_group: RowGroup, columns: list[st
 
 def _footer_bytes(path: Path) -> tuple[bytes, int]:
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             size = os.fstat(f.fileno()).st_size
             f.seek(max(0, size - 8))
             tail = f.read(8)
@@ -112,72 +115,9 @@ def _group(data: Mapping[int, Any], file_size: int) -> RowGroup:
     for column in data.get(1, []):
         meta = column[3]
         path = ".".join(p.decode("utf-8", "replace") for p in meta[3])
-        chunk = Chunk(num_values=meta[5], decoded_bytes=meta[6], stored_bytes=min(meta[7], file_size))
-        if min(chunk.num_values, chunk.decoded_bytes, chunk.stored_bytes) < 0:
-            raise ValueError(f"column {path} has a size below 0")
+        start = meta[9] if meta.get(11, 0) <= 0 else min(meta[9], meta[11])
+        chunk = Chunk(num_values=meta[5], decoded_bytes=meta[6], stored_bytes=min(meta[7], file_size), start=start)
+        if min(chunk.num_values, chunk.decoded_bytes, chunk.stored_bytes, chunk.start) < 0:
+            raise ValueError(f"column {path} has a size or a place below 0")
         chunks[path] = chunk
     return RowGroup(num_rows=int(data[3]), chunks=chunks)
-
-
-class _Thrift:
-    """Reads structures as dicts by field number."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        number = 0
-        while head := self._byte():
-            kind, step = head & 15, head >> 4
-            number = number + step if step else self._signed()
-            found[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
-        return found
-
-    def _value(self, kind: int, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise ValueError("nested too deep")
-        if kind in (1, 2):  # a bool inside a list
-            return self._byte() == 1
-        if kind == 3:
-            return self._byte()
-        if kind in (4, 5, 6):
-            return self._signed()
-        if kind == 7:
-            return self._bytes(8)
-        if kind == 8:
-            return self._bytes(self._varint())
-        if kind in (9, 10):
-            head = self._byte()
-            count = head >> 4 if head >> 4 != 15 else self._varint()
-            return [self._value(head & 15, depth + 1) for _ in range(count)]
-        if kind == 12:
-            return self.struct(depth + 1)
-        raise ValueError(f"a value of unknown kind {kind}")
-
-    def _byte(self) -> int:
-        value = self._data[self._at]
-        self._at += 1
-        return value
-
-    def _bytes(self, count: int) -> bytes:
-        if self._at + count > len(self._data):
-            raise IndexError("text goes past the end")
-        value = self._data[self._at : self._at + count]
-        self._at += count
-        return value
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while shift < 70:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-        raise ValueError("a number of more than 64 bits")
-
-    def _signed(self) -> int:
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)

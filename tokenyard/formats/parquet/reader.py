@@ -7,9 +7,9 @@ process, stay open, and no longer than their reader lives.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from tokenyard.errors import DataError, TokenyardError
 from tokenyard.formats.base import ShardReader
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
+from tokenyard.formats.parquet.footer import RowGroup, check_declared, read_footer
+from tokenyard.formats.parquet.pages import check_pages
 from tokenyard.formats.shared.arrow import column_of, tokens_of
 from tokenyard.formats.shared.blocks import Recent
 from tokenyard.formats.shared.foreign import Place
+from tokenyard.formats.shared.promises import promised_array, promised_text, rising_array
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
@@ -35,21 +38,43 @@ _READ_BYTES = 1 << 20
 
 @dataclass
 class Footer:
-    """A shard's parsed footer, once somebody has read it."""
+    """A shard's parsed footer, once somebody has read it, and the columns of its row groups that were looked at."""
 
     metadata: Any = None
+    groups: Sequence[RowGroup] | None = None
+    checked: set[tuple[int, str]] = field(default_factory=set)
+
+    def check(self, path: Path, group: int, columns: Sequence[str]) -> None:
+        """Raise DataError for a row group that is not there, or columns that decoding could blow up."""
+        groups = self.groups
+        if groups is None:
+            groups = self.groups = read_footer(path)
+        if not 0 <= group < len(groups):
+            raise DataError(f"{path}: no row group {group}, it has {len(groups)}; restore it, or index it again")
+        new = [c for c in columns if (group, c) not in self.checked]
+        check_declared(path, group, groups[group], new)
+        for column in new:
+            for chunk in groups[group].of(column):
+                check_pages(path, group, column, chunk)
+        self.checked.update((group, c) for c in new)
 
 
 class ParquetReader(ShardReader):
     """One shard. ``groups`` and ``piece_rows`` of the index: each block's row group, and the rows decoded at a time."""
 
     def __init__(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
-        super().__init__(str(folder.at(shard.name)), index, index.arrays["block_rows"])
+        where = str(folder.at(shard.name))
+        block_rows = index.arrays.get("block_rows", index.offsets[:0])
+        super().__init__(where, index, rising_array(index, "block_rows", max(1, len(block_rows)), where))
         self.path = folder.at(shard.name)
         self.schema = schema
-        self.tokens = shard.meta.get("tokens", "tokens")
-        self.groups = index.arrays.get("groups", np.arange(len(self.block_rows) - 1))
-        self.piece_rows = index.arrays.get("piece_rows", np.diff(self.block_rows))
+        self.tokens = promised_text({"tokens": "tokens", **shard.meta}, "tokens", None, where)
+        blocks = len(block_rows) - 1
+        if "groups" in index.arrays:
+            self.groups = rising_array(index, "groups", blocks, where)
+            self.piece_rows = np.maximum(promised_array(index, "piece_rows", blocks, where), 1)
+        else:
+            self.groups, self.piece_rows = np.arange(blocks), np.diff(block_rows)
         self.footer = Footer()
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
@@ -172,6 +197,7 @@ def decode(
 ) -> Generator[pa.RecordBatch]:
     """The batches of a row group. One thread, no read-ahead: callers bring their own threads."""
     footer = footer or Footer()
+    footer.check(path, group, columns)
     with reading(path, f"row group {group}"), pa.OSFile(str(path)) as source:
         file = pq.ParquetFile(
             source, metadata=footer.metadata, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True

@@ -129,7 +129,7 @@ def tokens_of(array: pa.Array, place: Place) -> tuple[Array, Offsets]:
         )
     if not is_list(array.type):
         raise DataError(f"{place(0)}: tokens of type {array.type}; expected a list of integers")
-    items, offsets, _ = _list_parts(array)
+    items, offsets, _ = _list_parts(array, place)
     _check_items(items, offsets, place, "a null among the tokens")
     if not pa.types.is_integer(items.type):
         raise DataError(f"{place(0)}: tokens of type {array.type}; expected a list of integers")
@@ -138,8 +138,7 @@ def tokens_of(array: pa.Array, place: Place) -> tuple[Array, Offsets]:
 
 def column_of(array: pa.Array, type: FieldType, place: Place) -> Column:
     """A column as a field of ``type``. Raises DataError that names the row, by ``place(row)``, of a stray null."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = _without_dictionary(array, place)
     valid = _valid(array) if array.null_count else None
     if valid is not None and not type.nullable:
         raise DataError(f"{place(int(np.argmin(valid)))}: a null in a field that is declared {type}")
@@ -148,12 +147,24 @@ def column_of(array: pa.Array, type: FieldType, place: Place) -> Column:
         return Column(type=type, values=values, offsets=offsets, valid=valid)
     if not type.is_list:
         return Column(type=type, values=_numbers(array), valid=valid)
-    items, offsets, _ = _list_parts(array)
+    items, offsets, _ = _list_parts(array, place)
     _check_items(items, offsets, place, "a null in a list")
     return Column(type=type, values=_numbers(items), offsets=offsets, valid=valid)
 
 
-def _list_parts(array: pa.Array) -> tuple[pa.Array, Offsets, NDArray[np.bool_] | None]:
+def _without_dictionary(array: pa.Array, place: Place) -> pa.Array:
+    """The values themselves. Raises DataError for one that its dictionary doesn't have."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    try:
+        return array.dictionary_decode()
+    except pa.ArrowException as e:
+        raise DataError(
+            f"{place(0)} or after: a value that its dictionary doesn't have ({e}); restore the file"
+        ) from None
+
+
+def _list_parts(array: pa.Array, place: Place) -> tuple[pa.Array, Offsets, NDArray[np.bool_] | None]:
     """Items, int64[k + 1] offsets from 0, and validity; null rows have no items."""
     valid = _valid(array) if array.null_count else None
     if pa.types.is_fixed_size_list(array.type) or not len(array):
@@ -162,9 +173,7 @@ def _list_parts(array: pa.Array) -> tuple[pa.Array, Offsets, NDArray[np.bool_] |
         lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
     if valid is not None:
         lengths = np.where(valid, lengths, 0)
-    items = array.flatten()
-    if pa.types.is_dictionary(items.type):
-        items = items.dictionary_decode()
+    items = _without_dictionary(array.flatten(), place)
     return items, offsets_of(lengths), valid
 
 

@@ -62,15 +62,46 @@ def gzip_packer(level: int | None = None) -> Any:
     return zlib.compressobj(1 if level is None else level, zlib.DEFLATED, 31)
 
 
+#: The most bytes that one byte can stand for, where the way of packing has such a bound.
+_MAX_RATIO = {"zstd": 1 << 15, "gz": 1032, "snappy": 22}
+_LIBRARY_ERRORS = (zlib.error, zstandard.ZstdError, EOFError, OSError, ValueError)
+
+
 def decompress(data: Bytes, name: str, size: int, where: str) -> Bytes:
-    """The ``size`` bytes that ``data`` holds. Raises DataError, naming ``where``, when they are fewer or more."""
+    """The ``size`` bytes that ``data`` holds. Raises DataError, naming ``where``, when they are fewer or more.
+
+    A size that so few bytes can't hold is refused before memory is taken for it.
+    """
+    if size > (largest := len(data) * _MAX_RATIO.get(name, size)):
+        raise DataError(
+            f"{where}: {size} bytes were promised after decompression, but {len(data)} bytes of {name} hold at most "
+            f"{largest}; restore it"
+        )
     try:
         found = _READERS[name](data, size)
-    except (zlib.error, zstandard.ZstdError, EOFError, OSError, ValueError) as e:
+    except _LIBRARY_ERRORS as e:
         raise DataError(f"{where}: damaged {name} data ({e}); restore the file") from None
     if len(found) != size:
         more = "more than that" if len(found) > size else f"{len(found)}"
         raise DataError(f"{where}: {size} bytes were promised after decompression, {name} gives {more}; restore it")
+    return found
+
+
+def decompress_up_to(data: bytes, name: str, limit: int, where: str) -> bytes:
+    """All that gz or zstd data hold. Raises DataError past ``limit`` bytes, and for damaged or cut data."""
+    found: bytes | None
+    try:
+        if name == "zstd":
+            found = _one_zstd_frame(data, limit)
+        else:
+            unpacked = _gunzip(np.frombuffer(data, np.uint8), limit)
+            found = unpacked.tobytes() if len(unpacked) <= limit else None
+    except _LIBRARY_ERRORS as e:
+        raise DataError(f"{where} can't be decompressed ({e}); restore it") from None
+    if found is None:
+        raise DataError(
+            f"{where} hold more than {limit} bytes after decompression, which no such rows take; restore it"
+        )
     return found
 
 
@@ -99,6 +130,14 @@ def _unzstd(data: Bytes, size: int) -> Bytes:
     return out[:have] if have < size or not reader.read(1) else np.append(out, np.uint8(0))
 
 
+def _one_zstd_frame(data: bytes, limit: int) -> bytes | None:
+    """What a frame holds that says its size, as ours do; None where it says more than ``limit``."""
+    size = zstandard.frame_content_size(data)
+    if size < 0 or size > len(data) * _MAX_RATIO["zstd"]:
+        raise ValueError("a frame that does not say how much it holds" if size < 0 else f"no {size} bytes are in it")
+    return None if size > limit else zstandard.ZstdDecompressor().decompress(data)
+
+
 def _streams(new: Callable[[], Any], data: Bytes, size: int) -> Bytes:
     """The output of gzip members or bzip2 streams that follow one another, and a byte more than ``size`` at most."""
     parts: list[bytes] = []
@@ -122,12 +161,20 @@ def _unbzip2(data: Bytes, size: int) -> Bytes:
     return _streams(bz2.BZ2Decompressor, data, size)
 
 
+_BROTLI_BYTES = 16 << 20
+
+
 def _unbrotli(data: Bytes, size: int) -> Bytes:
     import pyarrow as pa
 
     _arrow("br", None)
+    parts, have = [], 0
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "brotli") as stream:
-        return np.frombuffer(stream.read(size + 1), np.uint8)
+        # It takes memory for all that is asked for.
+        while have <= size and (part := stream.read(min(size + 1 - have, _BROTLI_BYTES))):
+            parts.append(part)
+            have += len(part)
+    return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
 
 
 def _unsnappy(data: Bytes, size: int) -> Bytes:

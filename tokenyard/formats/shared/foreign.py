@@ -5,14 +5,15 @@ Which column holds the tokens, which others are kept as fields, and whether the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tokenyard.errors import ConfigError, DataError, NoTokensError, SchemaError
 from tokenyard.formats.base import ReadOptions
 from tokenyard.rows import Array, Offsets
-from tokenyard.schema import FieldType
+from tokenyard.schema import FieldType, is_text
 from tokenyard.storage import Folder
 
 #: Looked for in this order when nobody says which column holds the tokens.
@@ -46,6 +47,11 @@ def find_tokens(columns: Sequence[str], options: ReadOptions, where: str, kind: 
     )
 
 
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first name, in order, that comes twice."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
 def choose_fields(
     types: Mapping[str, FieldType | str], tokens: str, options: ReadOptions, where: str, kind: str = "column"
 ) -> dict[str, FieldType]:
@@ -59,6 +65,7 @@ def choose_fields(
         there = ", ".join(repr(n) for n in types if n != tokens) or "none"
         raise DataError(f"{where}: no {kind} {', '.join(map(repr, absent))} to keep as a field; there are {there}")
     refused = [f"{n!r} ({t})" for n in wanted if isinstance(t := types[n], str)]
+    refused += [f"{n!r} (a name that is no Unicode text)" for n in wanted if not is_text(n)]
     if "tokens" in wanted:
         refused.append("'tokens' (the name is taken by the tokens themselves)")
     if refused:

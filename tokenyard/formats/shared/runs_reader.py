@@ -22,6 +22,7 @@ from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.shared.blocks import cut_ranges
+from tokenyard.formats.shared.promises import check_fields, stored_dtypes
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 from tokenyard.schema import FieldType, Schema
 from tokenyard.storage import RawFile
@@ -44,6 +45,7 @@ class RunsReader(ShardReader):
         check: Check | None = None,
         decode: Decode | None = None,
     ) -> None:
+        check_fields(index, schema, where, placed=True)
         in_ranges = raw is not None and not raw.mapped
         super().__init__(where, index, cut_ranges(index.arrays["starts"]) if in_ranges else None)
         self.mapped = raw is not None and raw.mapped
@@ -55,9 +57,7 @@ class RunsReader(ShardReader):
         # Of each block that somebody uses, the bytes with all that gathers ask for.
         self._ranges: weakref.WeakValueDictionary[int, Bytes] = weakref.WeakValueDictionary()
         self._gathered = ["tokens", *(n for n, t in schema.fields.items() if t.is_list)]
-        self._dtypes = {"tokens": np.dtype(schema.token_dtype).newbyteorder("<")}
-        self._dtypes |= {name: type.dtype.newbyteorder("<") for name, type in schema.fields.items()}
-        self._dtypes |= {name: np.dtype(text) for name, text in index.meta.get("dtypes", {}).items()}
+        self._dtypes = stored_dtypes(index, schema, where)
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
         """One block: the whole shard, unless it is read by ranges."""

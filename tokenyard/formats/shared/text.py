@@ -8,7 +8,6 @@ tool still reads the file as one stream.
 from __future__ import annotations
 
 import gzip
-import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,11 +23,13 @@ from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSour
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
+from tokenyard.formats.shared.compression import decompress_up_to
 from tokenyard.formats.shared.foreign import Place, check_ids
+from tokenyard.formats.shared.promises import promised_array, promised_names, promised_text, rising_array
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import RowBatch, cast_tokens, offsets_of
 from tokenyard.schema import FieldType, Schema
-from tokenyard.storage import Folder, storage_error
+from tokenyard.storage import Folder, open_regular, storage_error
 
 #: Bytes of tokens and fields in a block of more than one row; as text they are two to five times that.
 _BLOCK_BYTES = 8 << 20
@@ -37,6 +38,11 @@ _SCAN_BYTES = 32 << 20
 MAX_ROW_BYTES = 2**31
 _MAX_ROW_TOKENS = MAX_ROW_BYTES // 11
 COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+_DECOMPRESSED = {".gz": "gz", ".zst": "zstd"}
+#: What a block of several rows may grow to. No value takes more than 24 bytes of text for each of its own, and one that
+#: has a name in front of it no more than some hundred.
+_MAX_BLOCK_BYTES = 24 * _BLOCK_BYTES
+_MAX_ROW_MARKS = 512
 
 Fields = Mapping[str, FieldType]
 Lines = Iterator[tuple[int, bytes]]
@@ -77,8 +83,11 @@ class TextFormat(Format):
         """Rows from their texts, tokens as int64. Raises DataError that names the row by ``place(row)``."""
 
     def read_meta(self, shard: ShardInfo, schema: Schema) -> Mapping[str, Any]:
-        """What ``decode`` must know of a shard: as discovered, or as this format writes it."""
-        return shard.meta or {"tokens": "tokens", "names": sorted(schema.fields), "all": True}
+        """What ``decode`` must know of a shard: as discovered, or as this format writes it. Raises DataError."""
+        meta = shard.meta or {"tokens": "tokens", "names": sorted(schema.fields), "all": True}
+        promised_text(meta, "tokens", None, shard.name)
+        promised_names(meta, "names", shard.name)
+        return {"all": True, **meta}
 
     def write_shard(
         self, folder: Folder, stem: str, batches: Sequence[RowBatch], schema: Schema, options: FormatOptions
@@ -128,7 +137,7 @@ class TextFormat(Format):
         """Runs of rows: the bytes where each run begins and ends; the first line, and the text, of each row."""
         try:
             at, line = self.start(path)
-            with open(path, "rb") as f:
+            with open_regular(path) as f:
                 lines = NumberedLines(f, at, line, str(path))
                 start, numbers, records = at, [], []
                 for number, record in self.records(iter(lines), meta, str(path)):
@@ -167,18 +176,15 @@ class _Reader(ShardReader):
     """Reads and decodes a block for each call; keeps only a block that ``rows`` is walking through."""
 
     def __init__(self, format: TextFormat, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
-        super().__init__(str(folder.at(shard.name)), index, index.arrays["block_rows"])
+        where = str(folder.at(shard.name))
+        block_rows = index.arrays.get("block_rows", index.offsets[:0])
+        super().__init__(where, index, rising_array(index, "block_rows", max(1, len(block_rows)), where))
         self._format = format
         self._path = folder.at(shard.name)
         self._meta = format.read_meta(shard, schema)
         self._schema = schema
-        starts = index.arrays["block_starts"]
-        if (
-            len(starts) != len(self.block_rows)
-            or int(starts[0]) < 0
-            or int(starts[-1]) > shard.files[0].bytes
-            or (starts[1:] < starts[:-1]).any()
-        ):
+        starts = self._block_starts = promised_array(index, "block_starts", len(block_rows), where)
+        if int(starts[0]) < 0 or int(starts[-1]) > shard.files[0].bytes or (starts[1:] < starts[:-1]).any():
             raise DataError(
                 f"{self.where}: its row index places {len(self.block_rows) - 1} blocks outside of its "
                 f"{shard.files[0].bytes} bytes; the index is damaged, rebuild it with 'tokenyard index'"
@@ -234,21 +240,23 @@ class _Reader(ShardReader):
         return RowBatch(tokens=tokens, offsets=rows.offsets, fields=rows.fields)
 
     def _read(self, block: int) -> bytes:
-        start, stop = self.index.arrays["block_starts"][block : block + 2].tolist()
+        start, stop = self._block_starts[block : block + 2].tolist()
         try:
-            with open(self._path, "rb") as f:
+            with open_regular(self._path) as f:
                 f.seek(start)
                 data = f.read(stop - start)
         except OSError as e:
             raise storage_error(e, f"can't read {self._path}") from e
         if len(data) != stop - start:
             raise DataError(f"{self.where}: ends before byte {stop}; the shard was cut, restore it")
-        try:
-            if self._path.suffix == ".gz":
-                return gzip.decompress(data)
-            return zstandard.ZstdDecompressor().decompress(data) if self._path.suffix == ".zst" else data
-        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as e:
-            raise DataError(f"{self.where}: bytes {start} .. {stop} can't be decompressed ({e}); restore it") from None
+        how = _DECOMPRESSED.get(self._path.suffix)
+        if how is None:
+            return data
+        rows = int(self.block_rows[block + 1] - self.block_rows[block])
+        limit = (
+            MAX_ROW_BYTES if rows == 1 else _MAX_BLOCK_BYTES + rows * _MAX_ROW_MARKS * (1 + len(self._schema.fields))
+        )
+        return decompress_up_to(data, how, limit, f"{self.where}: bytes {start} .. {stop}")
 
 
 _recent: Recent[RowBatch] = Recent()
@@ -257,7 +265,7 @@ _recent: Recent[RowBatch] = Recent()
 def first_byte(path: Path) -> int:
     """Where text begins: after a byte order mark. Raises DataError for UTF-16 and UTF-32."""
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             head = f.read(4)
     except OSError as e:
         raise storage_error(e, f"can't read {path}") from e

@@ -35,6 +35,7 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
 from tokenyard.formats.shared.blocks import cut_batches
 from tokenyard.formats.shared.compression import check_level, decompress, gunzip, gunzip_head, gzip_packer
+from tokenyard.formats.shared.promises import promised_size, promised_text
 from tokenyard.formats.shared.runs_reader import RunsReader, ShardBytes
 from tokenyard.formats.webdataset import samples as tar_samples
 from tokenyard.formats.webdataset import scan as tar_scan
@@ -102,6 +103,11 @@ class WebDataset(Format):
         """Maps nothing yet."""
         file, where = shard.files[0], str(folder.at(shard.name))
         if shard.meta.get("compression") or "json_bytes" in index.meta:
+            if shard.meta.get("compression"):
+                promised_text(shard.meta, "compression", ["gz"], where)
+                promised_size({**shard.meta, **index.meta}, "raw_bytes", _MAX_DECODED, where)
+            if "json_bytes" in index.meta:
+                tar_scan.check_json(index, where)
             decode = partial(_load, folder, file, {**shard.meta, **index.meta}, index)
             return _Reader(where, index, schema, decode=decode)
         raw = folder.raw(file.name, file.bytes)
@@ -205,7 +211,7 @@ def _load(folder: Folder, file: FileInfo, meta: Mapping[str, Any], index: ShardI
     if not index.meta:
         name = PurePosixPath(file.name).name
         _check_first_key(buffer[: tar.BLOCK], name, index.num_rows, str(folder.at(file.name)))
-    return tar_scan.decode_json(buffer, index) if "json_bytes" in meta else buffer
+    return tar_scan.decode_json(buffer, index, str(folder.at(file.name))) if "json_bytes" in meta else buffer
 
 
 def _read(folder: Folder, file: FileInfo, compression: str | None, raw_bytes: int | None) -> Bytes:

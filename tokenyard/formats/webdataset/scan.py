@@ -12,6 +12,7 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.npy import header as npy_header
 from tokenyard.formats.npy.header import NpyError
 from tokenyard.formats.runs import Bytes
+from tokenyard.formats.shared.promises import promised_array
 from tokenyard.formats.shared.runs_reader import field_arrays
 from tokenyard.formats.webdataset.samples import Sample, TarSelection, check, group
 from tokenyard.formats.webdataset.selection import Head, is_integer_text, json_tokens
@@ -79,14 +80,35 @@ def check_integers(dtype: np.dtype[Any], where: str) -> None:
         raise DataError(f"{where}: its tokens are {dtype}, but ids are integers; name other members with tokens=...")
 
 
-def decode_json(buffer: Bytes, index: ShardIndex) -> Bytes:
-    """The tar's bytes, and behind them all tokens of its JSON members."""
+def check_json(index: ShardIndex, where: str) -> None:
+    """Raise DataError unless an index says where the JSON members lie, and how many bytes their tokens take."""
+    starts = promised_array(index, "json:starts", index.num_rows, where)
+    sizes = promised_array(index, "json:sizes", index.num_rows, where)
+    if (starts < 0).any() or (sizes < 0).any():
+        raise DataError(f"{where}: its row index has JSON members at places below 0; rebuild it")
+    expected = index.num_tokens * np.dtype(JSON_DTYPE).itemsize
+    if index.meta["json_bytes"] != expected:
+        raise DataError(
+            f"{where}: its row index says {index.meta['json_bytes']!r:.60} bytes of tokens, they are {expected}; "
+            "rebuild it"
+        )
+
+
+def decode_json(buffer: Bytes, index: ShardIndex, where: str) -> Bytes:
+    """The tar's bytes, and behind them all tokens of its JSON members. Raises DataError for others than are indexed."""
     out = np.empty(len(buffer) + int(index.meta["json_bytes"]), np.uint8)
     out[: len(buffer)] = buffer
     position = len(buffer)
     sizes = index.arrays["json:sizes"].tolist()
-    for start, size in zip(index.arrays["json:starts"].tolist(), sizes, strict=True):
-        ids = np.array(json_tokens(buffer[start : start + size].tobytes(), only=False), JSON_DTYPE).view(np.uint8)
+    lengths = np.diff(index.offsets).tolist()
+    for row, (start, size) in enumerate(zip(index.arrays["json:starts"].tolist(), sizes, strict=True)):
+        try:
+            found = json_tokens(buffer[start : start + size].tobytes(), only=False)
+            if len(found) != lengths[row]:
+                raise ValueError(f"{len(found)} tokens, its index says {lengths[row]}")
+            ids = np.array(found, JSON_DTYPE).view(np.uint8)
+        except (ValueError, OverflowError) as e:
+            raise DataError(f"{where}, row {row}: {e}; the tar was changed, restore it or index it again") from None
         out[position : position + len(ids)] = ids
         position += len(ids)
     return out

@@ -7,6 +7,7 @@ numbers, everything else is bytes.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,8 +64,9 @@ def select(heads: Sequence[Head], options: ReadOptions) -> TarSelection:
     named = {} if options.fields is None else {f.lower().removeprefix("."): f for f in options.fields}
     fields: dict[str, tuple[str, str]] = {}
     problems = []
+    stems = Counter(stem for extension in found for stem in {extension, extension.rpartition(".")[0]})
     for extension, kind in found.items():
-        name = _field_name(extension, found)
+        name = _field_name(extension, stems)
         if extension == tokens:
             continue
         if not named.keys() & {name.lower(), extension}:
@@ -93,7 +95,10 @@ def json_tokens(data: bytes, *, only: bool) -> list[int]:
 
     Raises ValueError.
     """
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("JSON nested too deep") from None
     if isinstance(value, dict):
         key = next((k for k in ("tokens", "input_ids") if k in value), None)
         if key is None:
@@ -167,10 +172,10 @@ def _holds_tokens(data: bytes) -> bool:
     return True
 
 
-def _field_name(extension: str, found: Mapping[str, _Kind]) -> str:
-    """``source`` for ``source.txt``, unless another extension has that name too."""
+def _field_name(extension: str, stems: Mapping[str, int]) -> str:
+    """``source`` for ``source.txt``, unless another extension has that name too, by how many have each."""
     stem, dot, _ = extension.rpartition(".")
-    if dot and sum(e.rpartition(".")[0] == stem or e == stem for e in found) == 1:
+    if dot and stems[stem] == 1:
         return stem
     return extension.replace(".", "_")
 
