@@ -81,6 +81,14 @@ def test_a_row_outside_its_shard_is_never_read(tmp_path: Path, format: str, star
 
 
 @pytest.mark.parametrize("format", RUNS)
+def test_places_that_are_exabytes_apart_are_never_read(tmp_path: Path, format: str) -> None:
+    starts = [0, 2**62, 2**63 - 1]
+    forge_index(write(tmp_path / "c", format), **dict.fromkeys(("starts", "field:n:starts"), starts))
+    with pytest.raises(DataError, match=r"c/shard-00000\.\w+"):
+        list(open_corpus(tmp_path / "c", read="pread").batches())
+
+
+@pytest.mark.parametrize("format", RUNS)
 @pytest.mark.parametrize("name", ["|O", "<O8", "V0", "S0", "<M8[s]", "<f8", "<i8", 5, None, "<u2,<u2"])
 def test_a_stored_dtype_that_does_not_fit_the_schema_is_refused(tmp_path: Path, format: str, name: Any) -> None:
     forge_index(write(tmp_path / "c", format), meta={"dtypes": {"tokens": name}})

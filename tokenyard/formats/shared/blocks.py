@@ -40,7 +40,8 @@ def row_bytes(batch: RowBatch) -> Offsets:
 
 def cut_blocks(sizes: Offsets, max_rows: int, max_bytes: int) -> Offsets:
     """int64[blocks + 1]: where blocks begin, of at most ``max_rows`` rows and ``max_bytes``, and one row at least."""
-    ends = offsets_of(sizes)
+    # What is larger than a block is alone in one, however large; the sum of damaged sizes could go past 64 bits.
+    ends = offsets_of(np.minimum(sizes, max_bytes + 1))
     starts = [0]
     while starts[-1] < len(sizes):
         start = starts[-1]
