@@ -98,7 +98,9 @@ def test_a_stored_dtype_that_does_not_fit_the_schema_is_refused(tmp_path: Path, 
 def test_dtypes_of_no_field_are_refused(tmp_path: Path) -> None:
     forge_index(write(tmp_path / "c", "mds"), meta={"dtypes": {"absent": "<u2"}})
     refused(tmp_path / "c", "says absent is stored as '<u2', which is not the schema's None")
-    forge_index(tmp_path / "c", meta={"dtypes": [1]})
+    forge_index(tmp_path / "c", meta={"ascii": 5})
+    refused(tmp_path / "c", "its row index says 5 are fields of text")
+    forge_index(tmp_path / "c", meta={"ascii": [], "dtypes": [1]})
     refused(tmp_path / "c", r"its row index names no dtypes but \[1\]")
 
 
@@ -106,10 +108,11 @@ def test_dtypes_of_no_field_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        (None, "should have 1 numbers in 'block_rows', and has none"),
-        ([], "should have 1 numbers in 'block_rows', and has 0"),
-        ([0, 9, 3], "'block_rows' doesn't rise|numbers in 'block_starts'"),
-        ([0, 2], "its storage blocks don't cover its 3 rows"),
+        (None, "its row index has no 'block_rows'"),
+        ([], "'block_rows' of its row index is not that of 3 rows"),
+        ([0, 9, 3], "'block_rows' of its row index is not that of 3 rows"),
+        ([0, 2], "'block_rows' of its row index is not that of 3 rows"),
+        ([1, 3], "'block_rows' of its row index is not that of 3 rows"),
     ],
 )
 def test_storage_blocks_that_are_not_the_rows_are_refused(tmp_path: Path, format: str, values: Any, match: str) -> None:
@@ -121,7 +124,7 @@ def test_storage_blocks_that_are_not_the_rows_are_refused(tmp_path: Path, format
 @pytest.mark.parametrize("values", [None, [0], [-5, 9], [9, 0]])
 def test_blocks_of_text_at_impossible_places_are_refused(tmp_path: Path, format: str, values: Any) -> None:
     forge_index(write(tmp_path / "c", format), block_starts=values)
-    refused(tmp_path / "c", r"numbers in 'block_starts', and has|places 1 blocks outside of its \d+ bytes")
+    refused(tmp_path / "c", r"its row index has no 'block_starts'|places 1 blocks outside of its \d+ bytes")
 
 
 @pytest.mark.parametrize("groups", [[5], [-1], [2**62], []])

@@ -134,7 +134,7 @@ def open_shard(
 
 
 def _check_arrays(index: ShardIndex, where: str) -> None:
-    """Raise DataError unless what an index says of starts, of fields' lengths and of nulls can be true."""
+    """Raise DataError unless what an index says of starts, blocks, fields' lengths and nulls can be true."""
     rows = index.num_rows
     for name, array in index.arrays.items():
         part = name.rpartition(":")[2] if name.startswith("field:") else name
@@ -142,6 +142,9 @@ def _check_arrays(index: ShardIndex, where: str) -> None:
             sound = len(array) == rows and (not rows or int(array.min()) >= 0)
         elif part == "offsets":
             sound = len(array) == rows + 1 and int(array[0]) == 0 and not (array[1:] < array[:-1]).any()
+        elif name == "block_rows":
+            sound = len(array) > 0 and int(array[0]) == 0 and int(array[-1]) == rows
+            sound = sound and not (array[1:] < array[:-1]).any()
         elif part == "null":
             inside = not len(array) or (int(array[0]) >= 0 and int(array[-1]) < rows)
             sound = inside and not (array[1:] <= array[:-1]).any()

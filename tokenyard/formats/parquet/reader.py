@@ -64,17 +64,16 @@ class ParquetReader(ShardReader):
 
     def __init__(self, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
         where = str(folder.at(shard.name))
-        block_rows = index.arrays.get("block_rows", index.offsets[:0])
-        super().__init__(where, index, rising_array(index, "block_rows", max(1, len(block_rows)), where))
+        super().__init__(where, index, index.arrays["block_rows"])
         self.path = folder.at(shard.name)
         self.schema = schema
         self.tokens = promised_text({"tokens": "tokens", **shard.meta}, "tokens", None, where)
-        blocks = len(block_rows) - 1
+        blocks = len(self.block_rows) - 1
         if "groups" in index.arrays:
             self.groups = rising_array(index, "groups", blocks, where)
             self.piece_rows = np.maximum(promised_array(index, "piece_rows", blocks, where), 1)
         else:
-            self.groups, self.piece_rows = np.arange(blocks), np.diff(block_rows)
+            self.groups, self.piece_rows = np.arange(blocks), np.diff(self.block_rows)
         self.footer = Footer()
 
     def extents(self, block: int, field: str = "tokens") -> Extents:

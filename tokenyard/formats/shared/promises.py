@@ -44,7 +44,7 @@ def check_fields(index: ShardIndex, schema: Schema, where: str, *, placed: bool)
 
     What they say, and how long they are, is checked for all formats where shards are opened.
     """
-    rows, texts = index.num_rows, index.meta.get("ascii", ())
+    rows, texts = index.num_rows, _texts(index, where)
     if placed:
         promised_array(index, "starts", rows, where)
     for name, type in schema.fields.items():
@@ -56,12 +56,20 @@ def check_fields(index: ShardIndex, schema: Schema, where: str, *, placed: bool)
             raise DataError(f"{where}: its row index has null rows of field {name!r}, which is declared {type}")
 
 
+def _texts(index: ShardIndex, where: str) -> list[Any]:
+    """The fields of numbers that are stored as text."""
+    texts = index.meta.get("ascii", [])
+    if not isinstance(texts, list):
+        raise DataError(f"{where}: its row index says {texts!r:.60} are fields of text; rebuild it")
+    return texts
+
+
 def stored_dtypes(index: ShardIndex, schema: Schema, where: str) -> dict[str, np.dtype[Any]]:
     """The dtype in which tokens and each field are stored: the schema's, or one named by the index that fits it."""
     declared = {"tokens": np.dtype(schema.token_dtype), **{n: t.dtype for n, t in schema.fields.items()}}
-    texts, said = index.meta.get("ascii", ()), index.meta.get("dtypes", {})
+    texts, said = _texts(index, where), index.meta.get("dtypes", {})
     found = {name: dtype.newbyteorder("<") for name, dtype in declared.items()}
-    if not isinstance(said, Mapping) or not isinstance(texts, list | tuple):
+    if not isinstance(said, Mapping):
         raise DataError(f"{where}: its row index names no dtypes but {said!r:.60}; rebuild it with 'tokenyard index'")
     for name, text in said.items():
         dtype = plain_dtype(text, where)

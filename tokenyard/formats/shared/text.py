@@ -25,7 +25,7 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
 from tokenyard.formats.shared.compression import decompress_up_to
 from tokenyard.formats.shared.foreign import Place, check_ids
-from tokenyard.formats.shared.promises import promised_array, promised_names, promised_text, rising_array
+from tokenyard.formats.shared.promises import promised_names, promised_text
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import RowBatch, cast_tokens, offsets_of
 from tokenyard.schema import FieldType, Schema
@@ -176,15 +176,18 @@ class _Reader(ShardReader):
     """Reads and decodes a block for each call; keeps only a block that ``rows`` is walking through."""
 
     def __init__(self, format: TextFormat, folder: Folder, shard: ShardInfo, index: ShardIndex, schema: Schema) -> None:
-        where = str(folder.at(shard.name))
-        block_rows = index.arrays.get("block_rows", index.offsets[:0])
-        super().__init__(where, index, rising_array(index, "block_rows", max(1, len(block_rows)), where))
+        super().__init__(str(folder.at(shard.name)), index, index.arrays["block_rows"])
         self._format = format
         self._path = folder.at(shard.name)
         self._meta = format.read_meta(shard, schema)
         self._schema = schema
-        starts = self._block_starts = promised_array(index, "block_starts", len(block_rows), where)
-        if int(starts[0]) < 0 or int(starts[-1]) > shard.files[0].bytes or (starts[1:] < starts[:-1]).any():
+        starts = index.arrays["block_starts"]
+        if (
+            len(starts) != len(self.block_rows)
+            or int(starts[0]) < 0
+            or int(starts[-1]) > shard.files[0].bytes
+            or (starts[1:] < starts[:-1]).any()
+        ):
             raise DataError(
                 f"{self.where}: its row index places {len(self.block_rows) - 1} blocks outside of its "
                 f"{shard.files[0].bytes} bytes; the index is damaged, rebuild it with 'tokenyard index'"
@@ -240,7 +243,7 @@ class _Reader(ShardReader):
         return RowBatch(tokens=tokens, offsets=rows.offsets, fields=rows.fields)
 
     def _read(self, block: int) -> bytes:
-        start, stop = self._block_starts[block : block + 2].tolist()
+        start, stop = self.index.arrays["block_starts"][block : block + 2].tolist()
         try:
             with open_regular(self._path) as f:
                 f.seek(start)
