@@ -155,6 +155,16 @@ def test_a_page_of_texts_that_declares_more_than_its_column_is_refused(tmp_path:
         list(read_split(split, TextOptions()))
 
 
+def test_a_column_whose_name_is_no_text_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x"], "tokens": [[1]], "other": [1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"other", b"\xd2ther"))
+    with pytest.raises(DataError, match=r"a\.parquet: not a whole Parquet file: 'utf-8' codec can't decode"):
+        plan_texts(path, TextOptions())
+    with pytest.raises(DataError, match=r"a\.parquet: the footer can't be decoded .'utf-8' codec can't decode"):
+        open_corpus(tmp_path)
+
+
 def test_a_column_that_begins_where_the_file_ends_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1\x15")

@@ -223,6 +223,14 @@ def test_json_members_at_other_places_are_refused(
     refused(tmp_path / "c", match)
 
 
+def test_more_json_tokens_than_a_tar_can_spell_are_refused(tmp_path: Path) -> None:
+    tar_by_hand.make(tmp_path / "c/a.tar", {"0.json": b"[1, 2]", "1.json": b"[3]"})
+    index_corpus(tmp_path / "c")
+    forge_index(tmp_path / "c", meta={"json_bytes": 2**43}, offsets=[0, 2**40, 2**41])
+    forge_manifest(tmp_path / "c", lambda shard: shard.update(tokens=2**41))
+    refused(tmp_path / "c", r"its row index says 2199023255552 tokens, more than its \d+ bytes can spell")
+
+
 def test_an_index_of_others_with_options_that_are_none_is_refused(tmp_path: Path) -> None:
     folder = mds_by_hand.dataset(tmp_path / "c", {"tokens": "ndarray:int32"}, [{"tokens": [1]}])
     index_corpus(folder)

@@ -13,7 +13,7 @@ from tokenyard.converters.text.document import BadRecord, Document, Place
 from tokenyard.converters.text.options import TextOptions
 from tokenyard.converters.text.records import RecordReader
 from tokenyard.converters.text.split import SourceFile, Split, TextSource, group_sizes
-from tokenyard.errors import DataError
+from tokenyard.errors import DataError, TokenyardError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,9 @@ def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
                     for record in _records(batch):
                         yield records.document(record, Place(path=split.path, unit="row", number=row))
                         row += 1
-            except (pa.ArrowException, OSError) as error:
+            except TokenyardError:
+                raise
+            except (pa.ArrowException, OSError, ValueError, LookupError) as error:
                 raise DataError(f"{split.path}, row group {group}, near row {row}: damaged: {error}") from error
             if row != end:
                 raise DataError(f"{split.path}, row group {group}: expected rows up to {end}, found {row}")
@@ -70,7 +72,7 @@ def _open(raw: Any, path: str) -> "pq.ParquetFile":
 
     try:
         return pq.ParquetFile(raw, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # names that are not UTF-8 too
         raise DataError(f"{path}: not a whole Parquet file: {error}") from error
 
 

@@ -39,10 +39,10 @@ MAX_ROW_BYTES = 2**31
 _MAX_ROW_TOKENS = MAX_ROW_BYTES // 11
 COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 _DECOMPRESSED = {".gz": "gz", ".zst": "zstd"}
-#: What a block of several rows may grow to. No value takes more than 24 bytes of text for each of its own, and one that
-#: has a name in front of it no more than some hundred.
+#: What a block of several rows may grow to: no value takes more than 24 bytes of text for each of its own, and, with
+#: what stands around its name, some hundred more.
 _MAX_BLOCK_BYTES = 24 * _BLOCK_BYTES
-_MAX_ROW_MARKS = 512
+_MAX_MARKS = 512
 
 Fields = Mapping[str, FieldType]
 Lines = Iterator[tuple[int, bytes]]
@@ -256,9 +256,8 @@ class _Reader(ShardReader):
         if how is None:
             return data
         rows = int(self.block_rows[block + 1] - self.block_rows[block])
-        limit = (
-            MAX_ROW_BYTES if rows == 1 else _MAX_BLOCK_BYTES + rows * _MAX_ROW_MARKS * (1 + len(self._schema.fields))
-        )
+        marks = sum(_MAX_MARKS + len(name) for name in ("tokens", *self._schema.fields))
+        limit = MAX_ROW_BYTES if rows == 1 else _MAX_BLOCK_BYTES + rows * marks
         return decompress_up_to(data, how, limit, f"{self.where}: bytes {start} .. {stop}")
 
 

@@ -96,6 +96,11 @@ def check_json(index: ShardIndex, where: str) -> None:
 
 def decode_json(buffer: Bytes, index: ShardIndex, where: str) -> Bytes:
     """The tar's bytes, and behind them all tokens of its JSON members. Raises DataError for others than are indexed."""
+    if index.num_tokens > len(buffer):
+        raise DataError(
+            f"{where}: its row index says {index.num_tokens} tokens, more than its {len(buffer)} bytes can spell; the "
+            "tar was changed, restore it or index it again"
+        )
     out = np.empty(len(buffer) + int(index.meta["json_bytes"]), np.uint8)
     out[: len(buffer)] = buffer
     position = len(buffer)
