@@ -1,6 +1,7 @@
 """``tokenyard index``: others' corpora get an index and a digest, ours get back what was lost, by proof."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -199,10 +200,11 @@ def test_what_is_no_corpus_or_half_made_is_refused(tmp_path: Path) -> None:
         index_corpus(tmp_path)
     half = CorpusWriter(tmp_path / "half", format="npy", schema=Schema())
     half.write([1])
-    with pytest.raises(
-        IncompleteCorpusError, match="a job began here and did not finish; run it again with --overwrite"
-    ):
+    shutil.copytree(tmp_path / "half", tmp_path / "dead")
+    with pytest.raises(IncompleteCorpusError, match="a job is making this corpus right now; wait for its end"):
         index_corpus(tmp_path / "half")
+    with pytest.raises(IncompleteCorpusError, match="a job began here and did not finish.*run the job again"):
+        index_corpus(tmp_path / "dead")
 
 
 def test_options_and_format_are_checked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.converters.verify.made import BAD, FORMATS, cut, flip_in_data, remove
 from tests.peers import run_in_peers
 from tokenyard.converters.convert import convert
 from tokenyard.converters.verify import verify
-from tokenyard.errors import ConfigError, DestinationExistsError, VerificationError
+from tokenyard.errors import ConfigError, DestinationExistsError
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,11 @@ def test_nothing_is_written_where_no_shard_is_whole(tmp_path):
     path = write(tmp_path / "corpus", num_rows=10)
     file = shard_file(path, 0)
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(VerificationError, match="none of its shards is whole, so nothing was written to"):
-        verify(path, quarantine=tmp_path / "good")
-    assert not (tmp_path / "good").exists()
+    report = verify(path, quarantine=tmp_path / "good")
+    damage, failed = report.problems
+    assert damage.shard == 0
+    assert str(failed).startswith(f"no good part was made: {path}: none of its shards is whole, so nothing was written")
+    assert (failed.is_damage, report.quarantine, (tmp_path / "good").exists()) == (False, None, False)
 
 
 def test_a_wrong_manifest_is_no_reason_to_leave_out_any_shard(whole, tmp_path):
