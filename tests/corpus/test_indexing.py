@@ -203,7 +203,7 @@ def test_what_is_no_corpus_or_half_made_is_refused(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "half", tmp_path / "dead")
     with pytest.raises(IncompleteCorpusError, match="a job is making this corpus right now; wait for its end"):
         index_corpus(tmp_path / "half")
-    with pytest.raises(IncompleteCorpusError, match="a job began here and did not finish.*run the job again"):
+    with pytest.raises(IncompleteCorpusError, match=r"a job began here and did not finish.*run the job again"):
         index_corpus(tmp_path / "dead")
 
 
