@@ -223,7 +223,7 @@ def compared(case: str, rates: dict[str, float]) -> list[results.Result]:
 def main(arguments: list[str] | None = None) -> list[results.Result]:
     """Measure a job into each format."""
     parser = results.parser(__doc__)
-    parser.add_argument("--megabytes", type=float, default=200)
+    parser.add_argument("--megabytes", type=float, default=500)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--formats", nargs="+", default=["npy", "mds", "webdataset", "parquet"])
