@@ -17,6 +17,16 @@ from tokenyard.testing.round_trips import contents
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
+#: Python runs it when it begins. A job with a slow disk is still at work when it has done some of its tasks.
+SLOW_DISK = """
+import os, time
+fsync = os.fsync
+def slow(handle):
+    time.sleep(0.03)
+    fsync(handle)
+os.fsync = slow
+"""
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,13 +48,18 @@ def command(source: Path, place: Path, *more: object) -> list[str]:
 
 
 def start(source: Path, place: Path, *more: object, limit: int | None = None) -> subprocess.Popen[str]:
+    """Begin a job, on a slow disk."""
+
     def limited() -> None:
         os.setsid()
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
+    (source.parent / "slow").mkdir(exist_ok=True)
+    (source.parent / "slow/sitecustomize.py").write_text(SLOW_DISK)
+    env = {**ENV, "PYTHONPATH": os.pathsep.join([str(source.parent / "slow"), ENV["PYTHONPATH"]])}
     return subprocess.Popen(
-        command(source, place, *more), env=ENV, stderr=subprocess.PIPE, text=True, preexec_fn=limited
+        command(source, place, *more), env=env, stderr=subprocess.PIPE, text=True, preexec_fn=limited
     )
 
 
@@ -55,9 +70,10 @@ def finished(source: Path, place: Path, *more: object, code: int = 0) -> str:
     return ended.stdout + ended.stderr
 
 
-def until(reached: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+def until(job: subprocess.Popen[str], reached: Callable[[], object]) -> None:
+    end = time.monotonic() + 100
     while not reached():
+        assert job.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
 
@@ -72,7 +88,7 @@ def test_a_job_that_is_told_to_end_says_that_it_can_go_on(
     tmp_path: Path, source: Path, whole: dict[str, bytes], number: int, code: int, workers: int
 ) -> None:
     job = start(source, tmp_path / "out", "--workers", workers)
-    until(lambda: tasks_done(tmp_path / "out") >= 3)
+    until(job, lambda: tasks_done(tmp_path / "out") >= 3)
     job.send_signal(number)
     _, said = job.communicate(timeout=60)
     assert job.returncode == code, said
@@ -85,7 +101,7 @@ def test_a_job_that_is_told_to_end_says_that_it_can_go_on(
 def test_a_job_killed_again_and_again_comes_to_its_end(tmp_path: Path, source: Path, whole: dict[str, bytes]) -> None:
     for wanted in (1, 5, 9, 14):
         job = start(source, tmp_path / "out", "--workers", 2)
-        until(lambda wanted=wanted: tasks_done(tmp_path / "out") >= wanted)
+        until(job, lambda wanted=wanted: tasks_done(tmp_path / "out") >= wanted)
         os.killpg(job.pid, signal.SIGKILL)
         job.communicate()
     finished(source, tmp_path / "out", "--workers", 2)
@@ -101,7 +117,7 @@ def test_a_worker_that_the_system_kills_is_told_and_the_job_goes_on(
     tmp_path: Path, source: Path, whole: dict[str, bytes]
 ) -> None:
     job = start(source, tmp_path / "out", "--workers", 2)
-    until(lambda: tasks_done(tmp_path / "out") >= 2)
+    until(job, lambda: tasks_done(tmp_path / "out") >= 2)
     *_, worker = children(job.pid)
     os.kill(worker, signal.SIGKILL)
     _, said = job.communicate(timeout=60)
