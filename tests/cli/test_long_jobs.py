@@ -52,6 +52,7 @@ def start(source: Path, place: Path, *more: object, limit: int | None = None) ->
 
     def limited() -> None:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background inherits that it is ignored
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 

@@ -24,11 +24,22 @@ from tokenyard.storage import sync_folder
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
+class BusyError(DestinationExistsError):
+    """A living job holds the place, for now."""
+
+
 class Claim:
     """A lock on the marker of a folder, held until ``release``, or until the process ends."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+
+    def is_of(self, folder: Path) -> bool:
+        """Whether the marker in a folder is the one held: not that of a folder that was put in its place."""
+        try:
+            return os.path.samestat(os.fstat(self._handle), os.stat(folder / MARKER_NAME))
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Let another job have the folder."""
@@ -82,7 +93,7 @@ def take_over(folder: Path, *, shared: bool = False) -> Claim:
         raise _just_ended(folder) from None
     if not lock(handle, shared=shared):
         os.close(handle)
-        raise DestinationExistsError(f"{folder}: a job is at work on it right now; wait for its end")
+        raise BusyError(f"{folder}: a job is at work on it right now; wait for its end")
     with suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(handle), os.stat(marker)):
             return Claim(handle)
@@ -162,5 +173,5 @@ def lock(handle: int, *, shared: bool) -> bool:
     return True
 
 
-def _just_ended(folder: Path) -> DestinationExistsError:
-    return DestinationExistsError(f"{folder}: another job has just ended here; look at what it left, or run again")
+def _just_ended(folder: Path) -> BusyError:
+    return BusyError(f"{folder}: another job has just ended here; look at what it left, or run again")

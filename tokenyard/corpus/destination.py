@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenyard.corpus.claim import Claim, claim, hand_on, is_bare, is_whole, marker_of, take_over
+from tokenyard.corpus.claim import BusyError, Claim, claim, hand_on, is_bare, is_held, is_whole, marker_of, take_over
 from tokenyard.corpus.paths import local_path
-from tokenyard.corpus.places import beside, goes_on, has_entries, identity, is_free, is_of, what_lies_at
+from tokenyard.corpus.places import beside, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
 from tokenyard.errors import DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
@@ -30,7 +30,7 @@ from tokenyard.storage import Folder, storage_error, swap, sync_folder
 JOB_FOLDER = f"{HOME}/job"
 DONE_FOLDER = f"{JOB_FOLDER}/done"
 #: How long a part waits for another one that empties the folder for both.
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 10.0
 
 
 @contextmanager
@@ -53,14 +53,12 @@ def destination(
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     try:
-        build, may_empty = _place(final, job, overwrite)
-        created = [p for p in (build, *build.parents) if not p.exists()]
-        held = _hold(build, job, part=part, may_empty=may_empty)
+        build, created, held = _begun(final, job, overwrite, part)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
         raise storage_error(e, f"can't create {final}") from e
-    mine, old, replaced = identity(build), identity(final), build == final and is_whole(build)
+    old, replaced = state_of(final), build == final and is_whole(build)
     try:
         for folder in created:
             _sync(folder.parent)
@@ -75,7 +73,7 @@ def destination(
             _leave_only_the_corpus(Folder(final))
     except BaseException as e:
         # Not a folder that another job has put here in the meantime.
-        if not part and identity(build) == mine:
+        if not part and held.is_of(build):
             _clear_or_keep(build, final, job, created, e)
         raise
     finally:
@@ -125,14 +123,14 @@ def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> tuple[Path, 
         return (build if goes_on(build, job) else final), False
     if goes_on(final, job):
         return final, False
-    what, is_ours = what_lies_at(final, job)
+    what, is_ours = _looked_at(final, job)
     if not overwrite or not is_ours:
         way = "pass --overwrite (overwrite=True) to replace it, or choose" if is_ours else "choose"
         raise DestinationExistsError(f"{final}: {what} is there already; {way} another destination")
     if not is_whole(final):
         return final, True  # nobody could read it, so it need not stay until the new one is whole
     if not is_free(build) and not goes_on(build, job):
-        what, is_ours = what_lies_at(build, job)
+        what, is_ours = _looked_at(build, job)
         if not is_ours:
             raise DestinationExistsError(f"{build}: {what}, where the new corpus would be built; see to it first")
         if has_entries(build / DONE_FOLDER):
@@ -142,32 +140,51 @@ def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> tuple[Path, 
     return build, True
 
 
+def _looked_at(folder: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
+    """What lies there. Raises BusyError where a living job holds it."""
+    if marker_of(folder) is not None and is_held(folder):
+        raise BusyError(f"{folder}: a corpus that another job is making right now is there; choose another destination")
+    return what_lies_at(folder, job)
+
+
+def _begun(final: Path, job: Mapping[str, Any], overwrite: bool, part: bool) -> tuple[Path, list[Path], Claim]:
+    """The folder to build in, those that were made for it, itself first, and the lock on its marker.
+
+    Raises OSError, DestinationExistsError. A part waits a while where another one is emptying the folder for both.
+    """
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            build, may_empty = _place(final, job, overwrite)
+            created = [p for p in (build, *build.parents) if not p.exists()]
+            return build, created, _hold(build, job, part=part, may_empty=may_empty)
+        except BusyError:
+            if not part or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
 def _hold(build: Path, job: Mapping[str, Any], *, part: bool, may_empty: bool) -> Claim:
     """Make a folder for one job, or for parts of one. Raises OSError, DestinationExistsError."""
     build.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while not is_of(build, job):
-        try:
-            if not is_bare(build):
-                return _emptied(build, job, part, may_empty)
-            if (held := claim(build, job, shared=part)) is not None:
-                return held
-        except DestinationExistsError:
-            # Another part of this job may be emptying it for both.
-            if not part or not may_empty or time.monotonic() > until:
-                raise
-            time.sleep(0.05)
+    if not is_of(build, job):
+        if not is_bare(build):
+            return _emptied(build, job, part, may_empty)
+        if (held := claim(build, job, shared=part)) is not None:
+            return held
+        if not is_of(build, job):
+            raise BusyError(f"{build}: another job has just begun here; choose another destination")
     return take_over(build, shared=part)
 
 
 def _emptied(build: Path, job: Mapping[str, Any], part: bool, may_empty: bool) -> Claim:
     """Take a folder with what a dead job has left, which nobody asks for any more, and empty it."""
     if not may_empty:
-        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+        raise BusyError(f"{build}: another job has just begun here; choose another destination")
     # With a marker of no job: a corpus that lies there would be taken for this job's.
     held = claim(build, {"job": "remove"}) if marker_of(build) is None else take_over(build)
     if held is None:
-        raise DestinationExistsError(f"{build}: another job has just begun here; choose another destination")
+        raise BusyError(f"{build}: another job has just begun here; choose another destination")
     try:
         empty(build)
         return hand_on(build, job, held, shared=part)
@@ -176,7 +193,7 @@ def _emptied(build: Path, job: Mapping[str, Any], part: bool, may_empty: bool) -
         raise
 
 
-def _take_its_place(build: Path, final: Path, job: Mapping[str, Any], old: tuple[int, int] | None) -> None:
+def _take_its_place(build: Path, final: Path, job: Mapping[str, Any], old: tuple[int, ...] | None) -> None:
     """Put a new corpus where an old one is, and remove that. Raises DestinationExistsError, StorageError."""
     try:
         if is_free(final):
@@ -184,7 +201,7 @@ def _take_its_place(build: Path, final: Path, job: Mapping[str, Any], old: tuple
             sync_folder(final.parent)
             return
         what, is_ours = what_lies_at(final, job)
-        if not is_ours or identity(final) != old:
+        if not is_ours or state_of(final) != old:
             raise DestinationExistsError(f"{final}: {what} has been put there since this job began; see to it first")
         replaced = swap(build, final)
         sync_folder(final.parent)

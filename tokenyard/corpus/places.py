@@ -96,10 +96,10 @@ def has_entries(folder: Path) -> bool:
     return folder.is_dir() and any(folder.iterdir())
 
 
-def identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from one that was put in its place."""
+def state_of(folder: Path) -> tuple[int, ...] | None:
+    """What tells a corpus from one that was put in its place: of its manifest, since numbers of folders come again."""
     try:
-        found = folder.stat()
+        found = (folder / MANIFEST_NAME).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
