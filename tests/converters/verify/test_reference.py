@@ -12,8 +12,8 @@ from tests.converters.verify.made import BAD, FORMATS, remove, shard_file, write
 from tests.corpora import write_corpus
 from tests.formats import all_types, mds_by_hand
 from tokenyard.converters.verify import library, verify
-from tokenyard.converters.verify.library import SCRIPTS, End, Rows, Values, library_of
 from tokenyard.converters.verify.meter import Meter
+from tokenyard.converters.verify.official_library import SCRIPTS, End, Rows, Values, library_of
 from tokenyard.converters.verify.reference import compare_with_reference
 from tokenyard.corpus import Corpus
 from tokenyard.corpus.indexing import index_corpus
@@ -192,7 +192,7 @@ VERSION = """echo '{"version": "1"}'"""
     ],
 )
 def test_a_library_whose_process_fails_is_an_error_that_says_how(whole, tmp_path, monkeypatch, lines, said):
-    monkeypatch.setattr("tokenyard.converters.verify.library._SILENCE_S", 0.2 if "sleep" in lines[0] else 60)
+    monkeypatch.setattr("tokenyard.converters.verify.official_library._SILENCE_S", 0.2 if "sleep" in lines[0] else 60)
     with pytest.raises(VerificationError, match=said):
         verify(whole / "npy", reference=True, python=stand_in(tmp_path, *lines))
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.verify import library
-from tokenyard.converters.verify.library import Rows, Values
 from tokenyard.converters.verify.meter import Meter
+from tokenyard.converters.verify.official_library import Rows, Values
 from tokenyard.converters.verify.report import Problem
 from tokenyard.corpus import Corpus
 from tokenyard.errors import TokenyardError
