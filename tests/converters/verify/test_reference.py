@@ -11,7 +11,7 @@ import tokenyard
 from tests.converters.verify.made import BAD, FORMATS, remove, shard_file, write
 from tests.corpora import write_corpus
 from tests.formats import all_types, mds_by_hand
-from tokenyard.converters.verify import library, verify
+from tokenyard.converters.verify import verify
 from tokenyard.converters.verify.meter import Meter
 from tokenyard.converters.verify.official_library import SCRIPTS, End, Rows, Values, library_of
 from tokenyard.converters.verify.reference import compare_with_reference

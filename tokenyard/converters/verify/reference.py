@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tokenyard.converters.executor import run_tasks
-from tokenyard.converters.verify import library
+from tokenyard.converters.verify import official_library
 from tokenyard.converters.verify.meter import Meter
 from tokenyard.converters.verify.official_library import Rows, Values
 from tokenyard.converters.verify.report import Problem
@@ -38,7 +38,7 @@ def check_python(format: str, python: str) -> str:
 
     Raises ConfigError, MissingDependencyError, VerificationError.
     """
-    return library.ask_version(format, python)
+    return official_library.ask_version(format, python)
 
 
 def compare_with_reference(
@@ -82,7 +82,7 @@ def _compare_shards(shared: tuple[Corpus, str], shards: Sequence[int]) -> Compar
     problems: dict[int, Problem] = {}
     uncompared: dict[str, str] = {}
     row = {shard: int(corpus.shard_row_starts[shard]) for shard in shards}
-    for message in library.read(corpus.format, python, corpus.folder.path, fields, told):
+    for message in official_library.read(corpus.format, python, corpus.folder.path, fields, told):
         shard, end = message.shard, int(corpus.shard_row_starts[message.shard + 1])
         if shard in problems:
             continue
