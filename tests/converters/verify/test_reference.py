@@ -11,7 +11,7 @@ import tokenyard
 from tests.converters.verify.made import BAD, FORMATS, remove, shard_file, write
 from tests.corpora import write_corpus
 from tests.formats import all_types, mds_by_hand
-from tokenyard.converters.verify import verify
+from tokenyard.converters.verify import official_library, verify
 from tokenyard.converters.verify.meter import Meter
 from tokenyard.converters.verify.official_library import SCRIPTS, End, Rows, Values, library_of
 from tokenyard.converters.verify.reference import compare_with_reference
@@ -222,7 +222,7 @@ def test_the_first_difference_is_told_in_words(tmp_path, monkeypatch, messages, 
     counts = [1 if isinstance(m, str) else len(m.lengths) for m in messages]
     frames = [Rows(shard=0, count=n, columns={"tokens": m}) for n, m in zip(counts, messages, strict=True)]
     end = End(shard=0, error=None if messages else "OSError: damaged")
-    monkeypatch.setattr(library, "read", lambda *_: iter([*frames, end]))
+    monkeypatch.setattr(official_library, "read", lambda *_: iter([*frames, end]))
     found, _ = compare_with_reference(corpus, "python", (), 1, Meter(None))
     assert [p.rows for p in found] == ([] if said is None else [None if row is None else (row, row)])
     for problem in found:
@@ -236,7 +236,7 @@ def test_nulls_and_numbers_of_fields_are_compared(tmp_path, monkeypatch):
 
     def compare(n):
         frames = [Rows(shard=0, count=3, columns={"tokens": tokens, "n": n}), End(shard=0, error=None)]
-        monkeypatch.setattr(library, "read", lambda *_: iter(frames))
+        monkeypatch.setattr(official_library, "read", lambda *_: iter(frames))
         return [str(p).rpartition("library: ")[2] for p in compare_with_reference(corpus, "p", (), 1, Meter(None))[0]]
 
     assert compare(values([2**64 - 1], [], [7], dtype=np.uint64, valid=[True, False, True])) == []
@@ -252,7 +252,7 @@ def test_rows_that_tokenyard_itself_can_not_read_are_told_as_such(tmp_path, monk
     corpus = write_corpus(tmp_path / "corpus", [[1], [2]], format="jsonl")
     (tmp_path / "corpus" / "shard-00000.jsonl").unlink()
     frames = [Rows(shard=0, count=2, columns={"tokens": values([1], [2])}), End(shard=0, error=None)]
-    monkeypatch.setattr(library, "read", lambda *_: iter(frames))
+    monkeypatch.setattr(official_library, "read", lambda *_: iter(frames))
     (problem,) = compare_with_reference(corpus, "python", (), 1, Meter(None))[0]
     assert "tokenyard can't read it: can't" in str(problem)
 
