@@ -3,8 +3,10 @@
 torchrun --nproc-per-node 2 examples/trainers/hf_trainer.py --config examples/trainers/train.yaml
 """
 
+import argparse
+
 import torch
-from recipe import arguments, tiny_gpt2
+from recipe import arguments, end_process_group, tiny_gpt2
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -17,7 +19,11 @@ class LoaderTrainer(LoaderMixin, Trainer):
 
 
 def main() -> None:
-    args = arguments(__doc__)
+    train(arguments(__doc__))
+    end_process_group()
+
+
+def train(args: argparse.Namespace) -> None:
     loader = tokenyard.build_dataloader(args.config)
     torch.manual_seed(0)
     trainer = LoaderTrainer(

@@ -5,12 +5,13 @@
 Started by torchrun, which tells each process its rank before Lightning does.
 """
 
+import argparse
 import os
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from recipe import arguments, check_micro_batches, tiny_gpt2
+from recipe import arguments, check_micro_batches, end_process_group, tiny_gpt2
 from torch import Tensor
 
 import tokenyard
@@ -32,7 +33,11 @@ class LanguageModel(lightning.LightningModule):
 
 
 def main() -> None:
-    args = arguments(__doc__)
+    train(arguments(__doc__))
+    end_process_group()
+
+
+def train(args: argparse.Namespace) -> None:
     loader = tokenyard.build_dataloader(args.config)
     check_micro_batches(loader, args.steps)
     torch.manual_seed(0)

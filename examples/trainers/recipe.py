@@ -1,6 +1,7 @@
 """What the recipes share: their arguments, and a model that is there without a download."""
 
 import argparse
+import gc
 from pathlib import Path
 
 import torch
@@ -69,3 +70,14 @@ def tiny_gpt2(loader: TokenLoader) -> GPT2LMHeadModel:
             eos_token_id=None,
         )
     )
+
+
+def end_process_group() -> None:
+    """For trainers that leave it to the end of the process, called when nobody holds the trainer any more.
+
+    Gloo's thread may let go of its last tensor only after Python has ended, which aborts the process. The model goes
+    first (it is in cycles with the trainer), since gloo and the last one that holds the group can wait for each other.
+    """
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -3,6 +3,7 @@
 torchrun tests/trainers/observe.py FOLDER RECIPE [ARGUMENTS OF THE RECIPE]
 """
 
+import atexit
 import faulthandler
 import json
 import os
@@ -50,11 +51,12 @@ def write_down(module, args, kwargs, output):
     )
 
 
-def refuse_what_may_hang():
-    """Let a recipe fail that ends its process group while a model of DistributedDataParallel lives.
+def refuse_what_may_hang_or_abort():
+    """Let a recipe fail that ends its process group while a model of DistributedDataParallel lives, or never.
 
-    That is the last one then to hold it, and lets go of it with the GIL held, waiting for gloo's thread, which may wait
-    for the GIL: about one run in a hundred hung.
+    A model is the last one then to hold it, and lets go of it with the GIL held, waiting for gloo's thread, which may
+    wait for the GIL: about one run in a hundred hung. A group that is never ended lives on after Python, and gloo's
+    thread that takes the GIL then aborts the process ("terminate called without an active exception").
     """
     alive = weakref.WeakSet()
     init, destroy = DistributedDataParallel.__init__, dist.destroy_process_group
@@ -69,13 +71,21 @@ def refuse_what_may_hang():
 
     DistributedDataParallel.__init__ = noting
     dist.destroy_process_group = checking
+    atexit.register(fail_if_group_is_left)  # runs last of all, so that a trainer may end it at exit too
+
+
+def fail_if_group_is_left():
+    if dist.is_initialized():
+        sys.stderr.write("the process group was never ended\n")
+        sys.stderr.flush()
+        os._exit(1)  # what is raised at exit changes no status
 
 
 def main():
     folder, recipe, *arguments = sys.argv[1:]
     faulthandler.dump_traceback_later(_SECONDS, exit=True)
     torch.set_num_threads(1)
-    refuse_what_may_hang()
+    refuse_what_may_hang_or_abort()
     register_module_forward_hook(write_down, with_kwargs=True)
     sys.argv = [recipe, *arguments]
     sys.path[0] = str(Path(recipe).parent)
