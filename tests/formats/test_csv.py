@@ -9,15 +9,11 @@ import pytest
 
 import tokenyard
 from tests.formats import all_types
+from tests.formats.read_back import column, tokens_of
 from tokenyard.errors import ConfigError, DataError
 from tokenyard.formats.shared import text
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.schema import Schema
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path / "cache"))
 
 
 def table(path: Path, data: str | bytes) -> Path:
@@ -28,16 +24,6 @@ def table(path: Path, data: str | bytes) -> Path:
 
 def open_(path: Any, **options: Any) -> tokenyard.Corpus:
     return tokenyard.open_corpus(path, format="csv", **options)
-
-
-def tokens_of(corpus: tokenyard.Corpus) -> list[list[int]]:
-    gathered = [corpus[i].tolist() for i in range(len(corpus))]
-    assert gathered == [t.tolist() for b in corpus.batches() for t in np.split(b.tokens, b.offsets[1:-1])]
-    return gathered
-
-
-def column(corpus: tokenyard.Corpus, name: str) -> list[Any]:
-    return [corpus.row(i)[name] for i in range(len(corpus))]
 
 
 # ---- our own ----

@@ -1,11 +1,11 @@
 """What pandas, DuckDB and datasets write opens as a corpus, as it is."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tokenyard
+from tests.formats.read_back import column
 from tests.formats.test_parquet_peers import SCRIPTS
 from tests.peers import run_in_peers
 
@@ -19,15 +19,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     run_in_peers(SCRIPTS / "write_tables.py", folder, alone=False)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path / "cache"))
-
-
-def column(corpus: tokenyard.Corpus, name: str) -> list[Any]:
-    return [corpus.row(i)[name] for i in range(len(corpus))]
 
 
 @pytest.mark.parametrize(

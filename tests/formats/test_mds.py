@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.formats import mds_by_hand as by_hand
-from tokenyard import Corpus, CorpusWriter, Schema, open_corpus
+from tests.formats.all_fields import FIELDS, assert_same, make_samples, write_mds
+from tokenyard import Schema, open_corpus
 from tokenyard.digest import digest_of
 from tokenyard.errors import ConfigError, DataError, SchemaError
 from tokenyard.formats.mds import FORMAT
@@ -23,68 +23,13 @@ from tokenyard.rows import RowBatch
 from tokenyard.storage import Folder
 
 COMPRESSIONS = ["none", "zstd", "gz", "br", "bz2", "snappy"]
-FIELDS = {
-    "aa": "string?",
-    "bytes": "bytes",
-    "flag": "bool",
-    "half": "float16?",
-    "mask": "uint8[]",
-    "unsigned": "uint64",
-    "weights": "float32[]?",
-    "yes": "bool[]",
-}
 LENGTHS = [3, 0, 1, 255, 256, 65535, 65536, 2]
-
-
-def rows() -> list[dict[str, Any]]:
-    rng = np.random.default_rng(7)
-    return [
-        {
-            "tokens": rng.integers(0, 50_000, n).astype(np.uint16),
-            "aa": None if i == 2 else "é" * i,
-            "bytes": bytes([255]) * (i % 3),
-            "flag": i % 2 == 0,
-            "half": None if i in (0, 7) else i / 2,
-            "mask": rng.integers(0, 2, n).astype(np.uint8),
-            "unsigned": 2**64 - 1 - i,
-            "weights": None if i == 4 else np.arange(i, dtype=np.float32),
-            "yes": np.arange(i) % 2 == 0,
-        }
-        for i, n in enumerate(LENGTHS)
-    ]
-
-
-def write(path: Path, samples: Sequence[dict[str, Any]], fields: dict[str, str] | None = None, **options: Any) -> Path:
-    schema = Schema(token_dtype="uint16", fields=fields or {})
-    with CorpusWriter(path, format="mds", schema=schema, **options) as writer:
-        for sample in samples:
-            writer.write(sample["tokens"], **{n: v for n, v in sample.items() if n != "tokens"})
-    return path
-
-
-def assert_same(corpus: Corpus, samples: Sequence[dict[str, Any]]) -> None:
-    assert len(corpus) == len(samples)
-    for i, sample in enumerate(samples):
-        np.testing.assert_array_equal(corpus[i], sample["tokens"])
-        found = corpus.row(i)
-        assert found.keys() == sample.keys()
-        for name, value in sample.items():
-            if value is None:
-                assert found[name] is None
-            else:
-                np.testing.assert_array_equal(found[name], value)
-                assert np.asarray(found[name]).dtype == np.asarray(value).dtype
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_rows_of_every_length_and_every_type_of_field_come_back(tmp_path: Path, compression: str) -> None:
-    samples = rows()
-    corpus = open_corpus(write(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=200_000))
+    samples = make_samples(LENGTHS)
+    corpus = open_corpus(write_mds(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=200_000))
     assert len(corpus.manifest.shards) == 2
     assert_same(corpus, samples)
     assert corpus.manifest.digests is not None
@@ -93,8 +38,8 @@ def test_rows_of_every_length_and_every_type_of_field_come_back(tmp_path: Path, 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_gathers_of_tokens_and_list_fields_come_from_where_they_lie(tmp_path: Path, compression: str) -> None:
-    samples = rows()
-    corpus = open_corpus(write(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=2_000))
+    samples = make_samples(LENGTHS)
+    corpus = open_corpus(write_mds(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=2_000))
     order = np.array([7, 0, 4, 4, 1, 6])
     for field in ("tokens", "mask", "weights", "yes"):
         flat, offsets = corpus.gather_rows(order, field)
@@ -109,7 +54,7 @@ def test_gathers_of_tokens_and_list_fields_come_from_where_they_lie(tmp_path: Pa
 
 def test_a_shard_is_laid_out_as_the_library_lays_it_out(tmp_path: Path) -> None:
     samples = [{"tokens": np.array([1, 2], np.uint16), "a": 5}, {"tokens": np.arange(256, dtype=np.uint16), "a": 6}]
-    folder = write(tmp_path / "c", samples, {"a": "int32"})
+    folder = write_mds(tmp_path / "c", samples, {"a": "int32"})
     made = (folder / "shard-00000.mds").read_bytes()
     theirs = by_hand.shard({"a": "int32", "tokens": "ndarray:uint16"}, samples)
     # All but the size_limit in the JSON of the columns, which moves the offsets.
@@ -122,9 +67,9 @@ def test_a_shard_is_laid_out_as_the_library_lays_it_out(tmp_path: Path) -> None:
 
 
 def test_index_json_names_the_shards_as_the_library_does(tmp_path: Path) -> None:
-    folder = write(
+    folder = write_mds(
         tmp_path / "c",
-        rows()[:1],
+        make_samples(LENGTHS)[:1],
         {"mask": "uint8[]", "aa": "string?", "half": "float16?"} | FIELDS,
         compression="zstd",
     )
@@ -171,8 +116,8 @@ def test_index_json_names_the_shards_as_the_library_does(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_equal_rows_give_equal_bytes_however_they_were_handed_over(tmp_path: Path, compression: str) -> None:
-    schema = Schema(token_dtype="uint16", fields=FIELDS)
-    batch = RowBatch.from_rows([s["tokens"] for s in rows()], schema, {n: [s[n] for s in rows()] for n in FIELDS})
+    samples, schema = make_samples(LENGTHS), Schema(token_dtype="uint16", fields=FIELDS)
+    batch = RowBatch.from_rows([s["tokens"] for s in samples], schema, {n: [s[n] for s in samples] for n in FIELDS})
     options = FORMAT.options({"compression": compression})
     made = []
     for name, cuts in (("one", [0, 8]), ("many", [0, 1, 3, 8])):
@@ -184,13 +129,13 @@ def test_equal_rows_give_equal_bytes_however_they_were_handed_over(tmp_path: Pat
 
 def test_packed_rows_have_an_index_of_a_few_hundred_bytes(tmp_path: Path) -> None:
     samples = [{"tokens": np.full(2048, i, np.uint16)} for i in range(50)]
-    folder = write(tmp_path / "c", samples)
+    folder = write_mds(tmp_path / "c", samples)
     assert (folder / ".tokenyard/index/shard-00000.idx").stat().st_size < 300
 
 
 def test_a_folder_of_ours_without_its_manifest_opens_with_the_same_tokens_and_nulls(tmp_path: Path) -> None:
-    samples = rows()
-    folder = write(tmp_path / "c", samples, FIELDS, shard_bytes=200_000)
+    samples = make_samples(LENGTHS)
+    folder = write_mds(tmp_path / "c", samples, FIELDS, shard_bytes=200_000)
     os.rename(folder / ".tokenyard", tmp_path / "kept")
     corpus = open_corpus(folder)
     for sample in samples:  # bool is kept as uint8
@@ -202,7 +147,7 @@ def test_a_folder_of_ours_without_its_manifest_opens_with_the_same_tokens_and_nu
 
 
 def test_a_corpus_of_no_rows_has_an_index_json(tmp_path: Path) -> None:
-    folder = write(tmp_path / "c", [])
+    folder = write_mds(tmp_path / "c", [])
     assert json.loads((folder / "index.json").read_text()) == {"version": 2, "shards": []}
     assert len(open_corpus(folder)) == 0
 
@@ -210,7 +155,7 @@ def test_a_corpus_of_no_rows_has_an_index_json(tmp_path: Path) -> None:
 def test_a_new_shard_begins_before_the_format_s_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FORMAT, "max_file_bytes", 4_096)
     samples = [{"tokens": np.full(300, i, np.uint16)} for i in range(20)]
-    corpus = open_corpus(write(tmp_path / "c", samples))
+    corpus = open_corpus(write_mds(tmp_path / "c", samples))
     assert [s.num_rows for s in corpus.manifest.shards] == [6, 6, 6, 2]
     assert all(s.num_bytes <= 4_096 for s in corpus.manifest.shards)
     assert_same(corpus, samples)
@@ -220,7 +165,7 @@ def test_a_row_that_no_shard_can_hold_is_refused_by_its_number(tmp_path: Path, m
     monkeypatch.setattr(FORMAT, "max_file_bytes", 4_096)
     samples = [{"tokens": np.zeros(n, np.uint16)} for n in (5, 3_000)]
     with pytest.raises(SchemaError, match=r"row 1: 60\d\d bytes, but a file of format mds holds 4096; cut the row"):
-        write(tmp_path / "c", samples)
+        write_mds(tmp_path / "c", samples)
 
 
 def test_a_shard_past_4_gib_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +173,7 @@ def test_a_shard_past_4_gib_is_never_written(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(
         DataError, match=r"shard-00000.mds: 1 rows take \d+ bytes, an MDS shard holds 1000; use a smaller"
     ):
-        write(tmp_path / "c", [{"tokens": np.zeros(1_000, np.uint16)}])
+        write_mds(tmp_path / "c", [{"tokens": np.zeros(1_000, np.uint16)}])
 
 
 @pytest.mark.parametrize(
@@ -246,7 +191,7 @@ def test_options_that_mds_does_not_have_are_refused(options: dict[str, Any], mes
 
 
 def test_the_fields_of_a_decoded_shard_share_its_bytes_and_nobody_keeps_them(tmp_path: Path) -> None:
-    folder = write(tmp_path / "c", rows(), FIELDS, compression="zstd")
+    folder = write_mds(tmp_path / "c", make_samples(LENGTHS), FIELDS, compression="zstd")
     corpus = open_corpus(folder)
     list(corpus.batches())
     kept = runs_reader._thread.kept
@@ -261,7 +206,7 @@ def test_the_fields_of_a_decoded_shard_share_its_bytes_and_nobody_keeps_them(tmp
 
 
 def test_a_shard_that_is_not_the_manifest_s_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path / "c", [{"tokens": np.arange(5, dtype=np.uint16)}])
+    folder = write_mds(tmp_path / "c", [{"tokens": np.arange(5, dtype=np.uint16)}])
     path = folder / "shard-00000.mds"
     data = bytearray(path.read_bytes())
     data[0] = 2

@@ -15,11 +15,6 @@ from tokenyard import Corpus, open_corpus
 from tokenyard.errors import DataError
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def ids(*values: int) -> dict[str, Any]:
     return {"tokens": list(values)}
 

@@ -16,11 +16,6 @@ from tokenyard.formats.mds.columns import MdsColumn
 from tokenyard.formats.mds.decode import column_runs
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def ids(*values: int) -> dict[str, Any]:
     return {"tokens": list(values)}
 

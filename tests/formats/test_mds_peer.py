@@ -6,45 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.formats.all_fields import FIELDS, make_samples, write_mds
 from tests.peers import run_in_peers
-from tokenyard import CorpusWriter, Schema, open_corpus
+from tokenyard import open_corpus
 from tokenyard.schema import FieldType
 
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 LENGTHS = [5, 0, 1, 255, 256, 2048, 65535, 65536, 2]
-FIELDS = {
-    "aa": "string?",
-    "blob": "bytes",
-    "flag": "bool",
-    "half": "float16?",
-    "mask": "uint8[]",
-    "unsigned": "uint64",
-    "weights": "float32[]?",
-    "yes": "bool[]",
-}
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
-def samples(dtype: str) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(5)
-    return [
-        {
-            "tokens": rng.integers(0, min(np.iinfo(dtype).max, 2**32 - 1), n, dtype=dtype),
-            "aa": None if i == 2 else "é" * i,
-            "blob": bytes([255, i]) * (i % 3),
-            "flag": i % 2 == 0,
-            "half": None if i in (0, 8) else i / 2,
-            "mask": rng.integers(0, 2, n).astype(np.uint8),
-            "unsigned": 2**64 - 1 - i,
-            "weights": None if i == 4 else np.arange(i, dtype=np.float32),
-            "yes": np.arange(i) % 2 == 0,
-        }
-        for i, n in enumerate(LENGTHS)
-    ]
 
 
 def seen_by_streaming(sample: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +38,8 @@ def seen_by_streaming(sample: dict[str, Any]) -> dict[str, Any]:
     [("none", "uint16"), ("zstd", "uint32"), ("gz", "int32"), ("br", "int64"), ("bz2", "uint16"), ("snappy", "uint16")],
 )
 def test_streaming_dataset_reads_what_we_write(tmp_path: Path, compression: str, dtype: str) -> None:
-    rows = samples(dtype)
-    schema = Schema(token_dtype=dtype, fields=FIELDS)
-    with CorpusWriter(tmp_path / "c", format="mds", schema=schema, compression=compression, shard_bytes=100_000) as w:
-        for row in rows:
-            w.write(row["tokens"], **{n: v for n, v in row.items() if n != "tokens"})
+    rows = make_samples(LENGTHS, dtype)
+    write_mds(tmp_path / "c", rows, FIELDS, compression=compression, shard_bytes=100_000)
     assert len(list((tmp_path / "c").glob("*.mds*"))) > 1
     found = run_in_peers(SCRIPTS / "mds_read.py", tmp_path / "c")
     assert found["rows"] == [seen_by_streaming(row) for row in rows]

@@ -29,11 +29,6 @@ from tokenyard.testing.samples import documents
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("index-cache")))
-
-
 def rows_of(corpus: Corpus) -> list[list[int]]:
     rows = [corpus[i].tolist() for i in range(len(corpus))]
     flat, offsets = corpus.gather_rows(np.arange(len(corpus)))

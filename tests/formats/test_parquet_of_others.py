@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokenyard
+from tests.formats.read_back import tokens_of
 from tokenyard.errors import ConfigError, DataError, SchemaError
 from tokenyard.formats import parquet
 from tokenyard.formats.parquet import footer as parquet_footer
 
 TOKENS = [[1, 2, 3], [], [120], [5, 6]]
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path / "cache"))
 
 
 def write(path: Path, columns: dict[str, Any], **options: Any) -> Path:
@@ -32,13 +27,6 @@ def write(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 def open_(path: Any, **options: Any) -> tokenyard.Corpus:
     return tokenyard.open_corpus(path, format="parquet", **options)
-
-
-def tokens_of(corpus: tokenyard.Corpus) -> list[list[int]]:
-    flat, offsets = corpus.gather_rows(np.arange(len(corpus)))
-    gathered = [flat[a:b].tolist() for a, b in pairwise(offsets)]
-    assert gathered == [t.tolist() for b in corpus.batches() for t in np.split(b.tokens, b.offsets[1:-1])]
-    return gathered
 
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import tarfile
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenyard import Corpus, CorpusWriter, Schema, open_corpus
+from tests.formats.all_fields import FIELDS, assert_same, make_samples, write_webdataset
+from tokenyard import Schema, open_corpus
 from tokenyard.digest import digest_of
 from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.npy.header import read_header, write_header
@@ -22,68 +22,13 @@ from tokenyard.formats.webdataset import encoding as tar_encode
 from tokenyard.rows import RowBatch
 from tokenyard.storage import Folder
 
-FIELDS = {
-    "aa": "string?",
-    "bytes": "bytes",
-    "flag": "bool",
-    "half": "float16?",
-    "mask": "uint8[]",
-    "unsigned": "uint64",
-    "weights": "float32[]?",
-    "yes": "bool[]",
-}
 LENGTHS = [3, 0, 1, 255, 256, 65536, 2]
-
-
-def rows() -> list[dict[str, Any]]:
-    rng = np.random.default_rng(7)
-    return [
-        {
-            "tokens": rng.integers(0, 50_000, n).astype(np.uint16),
-            "aa": None if i == 2 else "é" * i,
-            "bytes": bytes([255]) * (i % 3),
-            "flag": i % 2 == 0,
-            "half": None if i in (0, 6) else i / 2,
-            "mask": rng.integers(0, 2, n).astype(np.uint8),
-            "unsigned": 2**64 - 1 - i,
-            "weights": None if i == 4 else np.arange(i, dtype=np.float32),
-            "yes": np.arange(i) % 2 == 0,
-        }
-        for i, n in enumerate(LENGTHS)
-    ]
-
-
-def write(path: Path, samples: Sequence[dict[str, Any]], fields: dict[str, str] | None = None, **options: Any) -> Path:
-    schema = Schema(token_dtype="uint16", fields=fields or {})
-    with CorpusWriter(path, format="webdataset", schema=schema, **options) as writer:
-        for sample in samples:
-            writer.write(sample["tokens"], **{n: v for n, v in sample.items() if n != "tokens"})
-    return path
-
-
-def assert_same(corpus: Corpus, samples: Sequence[dict[str, Any]]) -> None:
-    assert len(corpus) == len(samples)
-    for i, sample in enumerate(samples):
-        np.testing.assert_array_equal(corpus[i], sample["tokens"])
-        found = corpus.row(i)
-        assert found.keys() == sample.keys()
-        for name, value in sample.items():
-            if value is None:
-                assert found[name] is None
-            else:
-                np.testing.assert_array_equal(found[name], value)
-                assert np.asarray(found[name]).dtype == np.asarray(value).dtype
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.mark.parametrize("compression", ["none", "gz"])
 def test_rows_of_every_length_and_every_type_of_field_come_back(tmp_path: Path, compression: str) -> None:
-    samples = rows()
-    corpus = open_corpus(write(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=700))
+    samples = make_samples(LENGTHS)
+    corpus = open_corpus(write_webdataset(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=700))
     assert [s.num_rows for s in corpus.manifest.shards] == [4, 1, 1, 1]
     assert_same(corpus, samples)
     assert corpus.manifest.digests is not None
@@ -92,8 +37,8 @@ def test_rows_of_every_length_and_every_type_of_field_come_back(tmp_path: Path, 
 
 @pytest.mark.parametrize("compression", ["none", "gz"])
 def test_gathers_of_tokens_and_list_fields_come_from_where_they_lie(tmp_path: Path, compression: str) -> None:
-    samples = rows()
-    corpus = open_corpus(write(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=700))
+    samples = make_samples(LENGTHS)
+    corpus = open_corpus(write_webdataset(tmp_path / "c", samples, FIELDS, compression=compression, shard_bytes=700))
     order = np.array([6, 0, 4, 4, 1, 5])
     for field in ("tokens", "mask", "weights", "yes"):
         flat, offsets = corpus.gather_rows(order, field)
@@ -107,8 +52,8 @@ def test_gathers_of_tokens_and_list_fields_come_from_where_they_lie(tmp_path: Pa
 def test_equal_rows_give_equal_bytes_however_they_were_handed_over(
     tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = Schema(token_dtype="uint16", fields=FIELDS)
-    batch = RowBatch.from_rows([s["tokens"] for s in rows()], schema, {n: [s[n] for s in rows()] for n in FIELDS})
+    samples, schema = make_samples(LENGTHS), Schema(token_dtype="uint16", fields=FIELDS)
+    batch = RowBatch.from_rows([s["tokens"] for s in samples], schema, {n: [s[n] for s in samples] for n in FIELDS})
     options = FORMAT.options({"compression": compression})
     made = []
     for name, cuts, piece in (("one", [0, 7], 4096), ("many", [0, 1, 3, 7], 4096), ("pieces", [0, 7], 2)):
@@ -120,8 +65,8 @@ def test_equal_rows_give_equal_bytes_however_they_were_handed_over(
 
 
 def test_members_have_the_rows_number_as_key_and_nothing_of_the_time_or_the_user(tmp_path: Path) -> None:
-    samples = rows()
-    folder = write(tmp_path / "c", samples, FIELDS, shard_bytes=700)
+    samples = make_samples(LENGTHS)
+    folder = write_webdataset(tmp_path / "c", samples, FIELDS, shard_bytes=700)
     with tarfile.open(folder / "shard-00001.tar") as archive:
         found = archive.getmembers()
         # Row 4 of the corpus, the only one of this shard; its weights are null.
@@ -144,23 +89,23 @@ def test_members_have_the_rows_number_as_key_and_nothing_of_the_time_or_the_user
     assert len(raw) % 512 == 0
 
 
-def test_keys_get_more_digits_when_a_shard_has_more_rows() -> None:
+def test_keys_get_more_digits_when_a_shard_has_more_samples() -> None:
     encoder = tar_encode.TarEncoder(Schema(token_dtype="uint16"), "shard-00003", 1_000_001)
     batch = RowBatch.from_rows([np.arange(3)], Schema(token_dtype="uint16"))
     assert encoder.encode(batch)[:23].tobytes() == b"000030000000.tokens.npy"
 
 
 def test_a_gzipped_shard_holds_the_same_tar(tmp_path: Path) -> None:
-    raw = write(tmp_path / "raw", rows(), FIELDS)
-    packed = write(tmp_path / "gz", rows(), FIELDS, compression="gz", compression_level=1)
+    raw = write_webdataset(tmp_path / "raw", make_samples(LENGTHS), FIELDS)
+    packed = write_webdataset(tmp_path / "gz", make_samples(LENGTHS), FIELDS, compression="gz", compression_level=1)
     data = (packed / "shard-00000.tar.gz").read_bytes()
     assert gzip.decompress(data) == (raw / "shard-00000.tar").read_bytes()
     assert data[4:8] == bytes(4), "a time"
 
 
 def test_a_folder_of_ours_without_its_manifest_opens_with_the_same_rows(tmp_path: Path) -> None:
-    samples = rows()
-    folder = write(tmp_path / "c", samples, FIELDS)
+    samples = make_samples(LENGTHS)
+    folder = write_webdataset(tmp_path / "c", samples, FIELDS)
     os.rename(folder / ".tokenyard", tmp_path / "kept")
     corpus = open_corpus(folder)
     assert_same(corpus, samples)
@@ -169,13 +114,13 @@ def test_a_folder_of_ours_without_its_manifest_opens_with_the_same_rows(tmp_path
 
 def test_packed_rows_have_an_index_of_a_few_hundred_bytes_and_one_stride(tmp_path: Path) -> None:
     samples = [{"tokens": np.full(2048, i, np.uint16)} for i in range(50)]
-    folder = write(tmp_path / "c", samples)
+    folder = write_webdataset(tmp_path / "c", samples)
     assert (folder / ".tokenyard/index/shard-00000.idx").stat().st_size < 300
     assert (folder / "shard-00000.tar").stat().st_size == 50 * 5120 + 1024
 
 
 def test_a_corpus_of_no_rows_opens(tmp_path: Path) -> None:
-    assert len(open_corpus(write(tmp_path / "c", []))) == 0
+    assert len(open_corpus(write_webdataset(tmp_path / "c", []))) == 0
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "int64", "float16", "float64", "bool", "int8"])
@@ -193,7 +138,7 @@ def test_a_field_whose_member_names_a_tar_can_not_hold_is_refused(tmp_path: Path
     with pytest.raises(
         SchemaError, match=rf"field '{name}': the name of its members would have 106 characters, .* 100"
     ):
-        write(tmp_path / "c", [{"tokens": [1], name: 1}], {name: "int64"})
+        write_webdataset(tmp_path / "c", [{"tokens": np.ones(1, np.uint16), name: 1}], {name: "int64"})
 
 
 def test_a_row_that_no_member_can_hold_is_refused_by_its_number(
@@ -204,7 +149,7 @@ def test_a_row_that_no_member_can_hold_is_refused_by_its_number(
     with pytest.raises(
         SchemaError, match="row 1 of the shard: 6080 bytes of tokens, a member of a tar holds 1000; cut"
     ):
-        write(tmp_path / "c", samples)
+        write_webdataset(tmp_path / "c", samples)
 
 
 @pytest.mark.parametrize(

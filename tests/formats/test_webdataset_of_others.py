@@ -16,11 +16,6 @@ from tokenyard.errors import ConfigError, DataError, TokenyardError
 from tokenyard.formats import webdataset
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def all_tokens(corpus: Corpus) -> list[list[int]]:
     found = [corpus[i].tolist() for i in range(len(corpus))]
     assert [b.row(i)["tokens"].tolist() for b in corpus.batches() for i in range(len(b))] == found

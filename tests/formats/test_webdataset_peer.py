@@ -6,45 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.formats.all_fields import FIELDS, make_samples, write_webdataset
 from tests.peers import run_in_peers
 from tokenyard import CorpusWriter, Schema, open_corpus
 from tokenyard.schema import FieldType
 
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 LENGTHS = [5, 0, 1, 255, 2048, 65536, 2]
-FIELDS = {
-    "aa": "string?",
-    "blob": "bytes",
-    "flag": "bool",
-    "half": "float16?",
-    "mask": "uint8[]",
-    "unsigned": "uint64",
-    "weights": "float32[]?",
-    "yes": "bool[]",
-}
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
-def samples(dtype: str) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(5)
-    return [
-        {
-            "tokens": rng.integers(0, min(np.iinfo(dtype).max, 2**32 - 1), n, dtype=dtype),
-            "aa": None if i == 2 else "é" * i,
-            "blob": bytes([255, i]) * (i % 3),
-            "flag": i % 2 == 0,
-            "half": None if i in (0, 6) else i / 2,
-            "mask": rng.integers(0, 2, n).astype(np.uint8),
-            "unsigned": 2**64 - 1 - i,
-            "weights": None if i == 4 else np.arange(i, dtype=np.float32),
-            "yes": np.arange(i) % 2 == 0,
-        }
-        for i, n in enumerate(LENGTHS)
-    ]
 
 
 def seen_by_webdataset(sample: dict[str, Any], key: str) -> dict[str, Any]:
@@ -64,19 +32,13 @@ def seen_by_webdataset(sample: dict[str, Any], key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("compression", "dtype"), [("none", "uint16"), ("gz", "uint32")])
 def test_webdataset_reads_what_we_write(tmp_path: Path, compression: str, dtype: str) -> None:
-    rows = samples(dtype)
-    schema = Schema(token_dtype=dtype, fields=FIELDS)
-    options: dict[str, Any] = {"compression": compression, "shard_bytes": 1_000_000}
-    with CorpusWriter(tmp_path / "c", format="webdataset", schema=schema, **options) as writer:
-        for row in rows * 5:
-            writer.write(row["tokens"], **{n: v for n, v in row.items() if n != "tokens"})
-    assert writer.manifest is not None
-    counts = [s.num_rows for s in writer.manifest.shards]
+    rows = make_samples(LENGTHS, dtype)
+    write_webdataset(tmp_path / "c", rows * 5, FIELDS, compression=compression, shard_bytes=1_000_000)
+    shards = open_corpus(tmp_path / "c").manifest.shards
+    counts = [s.num_rows for s in shards]
     assert len(counts) > 1
     keys = [f"{shard:05d}{row:06d}" for shard, count in enumerate(counts) for row in range(count)]
-    found = run_in_peers(
-        SCRIPTS / "wds_read.py", *(tmp_path / "c" / s.name for s in writer.manifest.shards), alone=False
-    )
+    found = run_in_peers(SCRIPTS / "wds_read.py", *(tmp_path / "c" / s.name for s in shards), alone=False)
     assert found == [seen_by_webdataset(row, key) for row, key in zip(rows * 5, keys, strict=True)]
 
 
