@@ -31,7 +31,7 @@ TEST := PEERS_VENV=$(PEERS) $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check format test soak demo bench clean distclean
+.PHONY: help setup check format test soak docs demo bench clean distclean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -55,6 +55,9 @@ test: $(READY) $(PEERS_READY) ## all tests but the long ones
 soak: $(READY) $(PEERS_READY) $(VENV)/.fuzz ## the long tests
 	@HYPOTHESIS_PROFILE=soak $(TEST) -q -m soak --timeout 3600 $(ARGS)
 
+docs: $(READY) ## the site, in docs/_build; a warning is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
 demo: $(READY) ## the tour, from real text to training batches
 	@$(BIN)/python examples/demo.py $(ARGS)
 
@@ -62,7 +65,7 @@ bench: $(READY) $(PEERS_READY) ## the benchmarks
 	@PEERS_VENV=$(PEERS) $(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## remove caches and build results
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find tokenyard tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environments too

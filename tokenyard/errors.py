@@ -1,5 +1,7 @@
 """Every error that tokenyard raises on purpose.
 
+::
+
     TokenyardError
     ├── ConfigError (ValueError)              a setting, an option or a YAML key is wrong
     ├── UnknownFormatError (ValueError)       no such format is registered

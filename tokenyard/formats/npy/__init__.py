@@ -4,8 +4,9 @@ Extra fields are arrays beside it, ``<shard>.<field>.npy``: one item a row for s
 UTF-8 for text.
 
 Other people's files: format versions 1 to 3, any integer dtype and byte order, C and Fortran order, and bare ids
-without a header where ``token_dtype`` names their type. A two-dimensional array is one row a line; a one-dimensional
-one is one row, or is cut by ``split``. Files follow each other in natural order, ``tokens_2.npy`` before
+without a header, in ``.npy`` or ``.bin``, where ``token_dtype`` names their type. A two-dimensional array is one row a
+line; a one-dimensional one is one row, or is cut by ``split``. A ``.bin`` with Megatron's ``.idx`` beside it says both
+itself: a document is a row. Files follow each other in natural order, ``tokens_2.npy`` before
 ``tokens_10.npy``. Objects are never unpickled. ``part1.extra.npy`` beside ``part1.npy`` could be a shard or an array
 beside one, so it is refused until somebody says which; names of our own shards tell it.
 """
@@ -33,6 +34,7 @@ from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.npy.file import check_header, read_file_header
 from tokenyard.formats.npy.header import FILE_HEADER_BYTES, write_header
+from tokenyard.formats.npy.megatron import document_offsets, index_beside, token_dtype
 from tokenyard.formats.shared.blocks import cut_ranges
 from tokenyard.formats.shared.promises import check_fields
 from tokenyard.formats.shared.runs_reader import check_text
@@ -77,9 +79,15 @@ class Npy(Format):
         return _Reader(folder, shard, index, schema)
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
-        """Any .npy files; each is a shard, unless it is the array of a field beside one of ours."""
+        """Any .npy files, and .bin of known ids; each is a shard, unless it is a field's array beside one of ours."""
         present = {n for n in names if n.endswith(".npy")}
-        mine = [n for n in names if n in present and not _is_field_file(folder, n, present, options)]
+        indexed = _indexed_by_megatron(folder, names)
+        bare = {n for n in names if n.endswith(".bin") and options.token_dtype}
+        mine = [
+            n
+            for n in names
+            if n in indexed or n in bare or (n in present and not _is_field_file(folder, n, present, options))
+        ]
         if not mine:
             return None
         if options.tokens is not None or options.fields:
@@ -88,15 +96,18 @@ class Npy(Format):
         split = options.split.model_dump() if options.split else None
         shards = []
         for name in mine:
-            header = read_file_header(folder, name, raw)
+            header = read_file_header(folder, name, indexed.get(name, raw))
             if np.dtype(header["dtype"]).kind not in "iu":
                 raise DataError(
                     f"{folder.at(name)}: holds {np.dtype(header['dtype'])}, but token ids are integers; convert it"
                 )
             if split and len(header["shape"]) == 2:
                 raise ConfigError(f"{folder.at(name)}: two-dimensional, so its lines are its rows; leave out 'split'")
-            file = FileInfo(name=name, bytes=folder.size(name))
-            shards.append(ShardSource(files=(file,), meta={**header, "split": split}))
+            own = [name, index_beside(name)] if name in indexed else [name]
+            if split and name in indexed:
+                raise ConfigError(f"{folder.at(name)}: {own[1]} says where its documents begin; leave out 'split'")
+            files = tuple(FileInfo(name=n, bytes=folder.size(n)) for n in own)
+            shards.append(ShardSource(files=files, meta={**header, "split": split, "documents": own[1:]}))
         dtype = np.result_type(*[np.dtype(s.meta["dtype"]).newbyteorder("=") for s in shards])
         if dtype.kind not in "iu":  # int64 and uint64 together promote to float
             raise DataError(
@@ -108,7 +119,9 @@ class Npy(Format):
         """Row offsets from the shape, or from ``split``."""
         del schema
         rows, columns = (1, *shard.meta["shape"])[-2:]
-        if shard.meta["split"]:
+        if shard.meta["documents"]:
+            offsets = document_offsets(folder, shard.meta["documents"][0], columns)
+        elif shard.meta["split"]:
             offsets = _split(folder, shard, Split(**shard.meta["split"]))
         else:
             offsets = np.arange(rows + 1, dtype=np.int64) * columns
@@ -130,12 +143,12 @@ class _Reader(ShardReader):
         in_ranges = folder.read_mode == "pread" and not index.meta.get("fortran_order")
         size = np.dtype(index.meta.get("dtype", schema.token_dtype)).itemsize
         super().__init__(where, index, cut_ranges(index.offsets[:-1] * size) if in_ranges else None)
-        if len(shard.files) != 1 + len(schema.fields):
+        if len(shard.files) != 1 + len(schema.fields) + bool(index.meta.get("documents")):
             raise DataError(f"{self.where}: {len(shard.files)} files for tokens and {len(schema.fields)} fields")
         self.mapped = folder.read_mode == "mmap" and not index.meta.get("fortran_order")
         self._folder = folder
         self._schema = schema
-        self._file_of = dict(zip(["tokens", *sorted(schema.fields)], shard.files, strict=True))
+        self._file_of = dict(zip(["tokens", *sorted(schema.fields)], shard.files, strict=False))
         self._files: dict[str, tuple[RawFile, int, np.dtype[Any]]] = {}
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
@@ -233,6 +246,17 @@ class _Reader(ShardReader):
                 f"of shape ({count},); restore the file"
             )
         return header
+
+
+def _indexed_by_megatron(folder: Folder, names: Sequence[str]) -> dict[str, np.dtype[Any]]:
+    """The .bin files that have an .idx of Megatron's beside them, with the dtype of their ids."""
+    present = set(names)
+    found = {
+        name: token_dtype(folder, index)
+        for name in names
+        if name.endswith(".bin") and ((index := index_beside(name)) in present or folder.exists(index))
+    }
+    return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
 def _is_field_file(folder: Folder, name: str, present: set[str], options: ReadOptions) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parents[2]
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())
 
 
