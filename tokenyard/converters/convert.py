@@ -12,6 +12,7 @@ import numpy as np
 
 from tokenyard.converters.job import OnProgress, Target, TaskOutput, inputs_of, plan_rows, provenance, write_shards
 from tokenyard.converters.run import Job, run_job
+from tokenyard.converters.settings import JobSettings
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digests
 from tokenyard.errors import VerificationError
@@ -48,6 +49,15 @@ class ConvertReport:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvertSettings(JobSettings):
+    """What ``convert`` is asked for; see there."""
+
+    to: str
+    token_dtype: str | None = None
+    read: Mapping[str, Any] | None = None
+
+
 def convert(
     src: str | os.PathLike[str] | Corpus,
     dst: str | os.PathLike[str],
@@ -75,7 +85,7 @@ def convert(
     was there before.
     """
     begun = time.monotonic()
-    source, job = _planned(src, to=to, token_dtype=token_dtype, read=read, **options)
+    source, job = _planned(src, ConvertSettings(to=to, token_dtype=token_dtype, read=read, options=options))
     manifest, _ = run_job(
         job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
     )
@@ -98,21 +108,14 @@ def convert(
 
 def plan_convert(src: str | os.PathLike[str] | Corpus, **settings: Any) -> Job[range]:
     """The job that ``convert`` does with these settings."""
-    return _planned(src, **settings)[1]
+    return _planned(src, ConvertSettings.of(**settings))[1]
 
 
-def _planned(
-    src: str | os.PathLike[str] | Corpus,
-    *,
-    to: str,
-    token_dtype: str | None = None,
-    read: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> tuple[Corpus, Job[range]]:
-    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
-    format = get_format(to)
-    writer_options = format.options(options)
-    schema = replace(source.schema, token_dtype=token_dtype or writable_dtype(source.schema.token_dtype))
+def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) -> tuple[Corpus, Job[range]]:
+    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(settings.read or {}))
+    format = get_format(settings.to)
+    writer_options = format.options(settings.options)
+    schema = replace(source.schema, token_dtype=settings.token_dtype or writable_dtype(source.schema.token_dtype))
     schema.check_writable()
     tasks = list(plan_rows(source, writer_options.shard_bytes, np.dtype(schema.token_dtype).itemsize))
     return source, Job(
@@ -122,7 +125,7 @@ def _planned(
         options=writer_options,
         layout=source.layout,
         provenance=provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source),
-        inputs=lambda: inputs_of(source, read),
+        inputs=lambda: inputs_of(source, settings.read),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: (source, target),

@@ -26,6 +26,7 @@ from tokenyard.converters.packed_rows import (
     concat_task,
 )
 from tokenyard.converters.run import Job, run_job
+from tokenyard.converters.settings import JobSettings
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import DIGEST_BLOCK_ROWS
 from tokenyard.errors import ConfigError, SchemaError
@@ -63,6 +64,24 @@ class PackReport:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PackSettings(JobSettings):
+    """What ``pack`` is asked for; see there. Raises ConfigError."""
+
+    seq_len: int
+    strategy: Strategy = "concat"
+    format: str | None = None
+    pad_token_id: int | None = None
+    drop_fields: Sequence[str] = ()
+    read: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.seq_len <= _MAX_SEQ_LEN:
+            raise ConfigError(f"seq_len: expected 1 up to {_MAX_SEQ_LEN:,}; found {self.seq_len}")
+        if self.strategy not in ("concat", "best_fit"):
+            raise ConfigError(f"strategy: expected concat or best_fit; found {self.strategy!r}")
+
+
 def pack(
     src: str | os.PathLike[str] | Corpus,
     dst: str | os.PathLike[str],
@@ -89,16 +108,16 @@ def pack(
     Raises ConfigError, SchemaError (a field that can't be packed), DataError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
-    source, job = _planned(
-        src,
+    settings = PackSettings(
         seq_len=seq_len,
         strategy=strategy,
         format=format,
         pad_token_id=pad_token_id,
         drop_fields=drop_fields,
         read=read,
-        **options,
+        options=options,
     )
+    source, job = _planned(src, settings)
     manifest, _ = run_job(
         job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
     )
@@ -128,32 +147,19 @@ def pack(
 
 def plan_pack(src: str | os.PathLike[str] | Corpus, **settings: Any) -> Job[range]:
     """The job that ``pack`` does with these settings."""
-    return _planned(src, **settings)[1]
+    return _planned(src, PackSettings.of(**settings))[1]
 
 
-def _planned(
-    src: str | os.PathLike[str] | Corpus,
-    *,
-    seq_len: int,
-    strategy: Strategy = "concat",
-    format: str | None = None,
-    pad_token_id: int | None = None,
-    drop_fields: Sequence[str] = (),
-    read: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> tuple[Corpus, Job[range]]:
-    if not 1 <= seq_len <= _MAX_SEQ_LEN:
-        raise ConfigError(f"seq_len: expected 1 up to {_MAX_SEQ_LEN:,}; found {seq_len}")
-    if strategy not in ("concat", "best_fit"):
-        raise ConfigError(f"strategy: expected concat or best_fit; found {strategy!r}")
-    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(read or {}))
+def _planned(src: str | os.PathLike[str] | Corpus, settings: PackSettings) -> tuple[Corpus, Job[range]]:
+    seq_len, strategy = settings.seq_len, settings.strategy
+    source = src if isinstance(src, Corpus) else open_corpus(src, **dict(settings.read or {}))
     _check_documents(source)
-    if pad_token_id is not None and strategy == "concat":
+    if settings.pad_token_id is not None and strategy == "concat":
         raise ConfigError("pad_token_id fills rows of best_fit; concat leaves no gaps, leave pad_token_id out")
-    to = get_format(format or source.format)
-    writer_options = to.options(options)
-    schema = _packed_schema(source, set(drop_fields))
-    pad = _pad_token_id(schema, pad_token_id) if strategy == "best_fit" else None
+    to = get_format(settings.format or source.format)
+    writer_options = to.options(settings.options)
+    schema = _packed_schema(source, set(settings.drop_fields))
+    pad = _pad_token_id(schema, settings.pad_token_id) if strategy == "best_fit" else None
     tasks = list(
         _plan_windows(source, schema, seq_len, writer_options.shard_bytes)
         if strategy == "concat"
@@ -167,7 +173,7 @@ def _planned(
         options=writer_options,
         layout=Layout(kind="packed", seq_len=seq_len, lengths_field=LENGTHS_FIELD, pad_token_id=pad),
         provenance=provenance("pack", said, source),
-        inputs=lambda: inputs_of(source, read),
+        inputs=lambda: inputs_of(source, settings.read),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0),

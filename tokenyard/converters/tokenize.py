@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tokenyard.converters.encoding import CutDocument, Encoding, cut, encode_documents
+from tokenyard.converters.encoding import Encoding
 from tokenyard.converters.engines import Choice, EngineName, SpecialText, TokenizerSpec, choose_engine, load_tokenizer
-from tokenyard.converters.job import OnProgress, Target, TaskOutput, provenance, total_counts, write_shards
+from tokenyard.converters.job import OnProgress, provenance, total_counts
 from tokenyard.converters.run import Job, run_job
-from tokenyard.converters.text import (
-    BadRecord,
-    Split,
-    TextOptions,
-    group_splits,
-    place_in_file,
-    plan_texts,
-    read_split,
-)
-from tokenyard.errors import ConfigError, DataError
+from tokenyard.converters.settings import JobSettings
+from tokenyard.converters.text import Split, TextOptions, group_splits, plan_texts
+from tokenyard.converters.tokenizing import BadRecords, OnBadRecord, Tokenizing, num_bad, tokenize_splits
+from tokenyard.errors import ConfigError
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import Schema, token_dtype_for
 from tokenyard.storage import storage_error
 
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-OnBadRecord = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +52,30 @@ class TokenizeReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tokenizing:
-    """What all tasks share."""
+class TokenizeSettings(JobSettings):
+    """What ``tokenize`` is asked for; see there. Raises ConfigError."""
 
-    encoding: Encoding
-    texts: TextOptions
-    target: Target
-    on_bad_record: OnBadRecord
-    max_bad_records: int
+    tokenizer: str | os.PathLike[str]
+    format: str = "npy"
+    engine: Literal["auto"] | EngineName = "auto"
+    special_text: SpecialText = "encode"
+    add_eos: bool = True
+    add_bos: bool = False
+    eos_token: str | None = None
+    bos_token: str | None = None
+    on_bad_record: OnBadRecord = "error"
+    max_bad_records: int = 1000
+    prove_share: float = 0.001
+    token_dtype: str | None = None
+    text: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_bad_record not in ("error", "skip"):
+            raise ConfigError(f"on_bad_record: expected error or skip; found {self.on_bad_record!r}")
+        if self.max_bad_records < 0:
+            raise ConfigError(f"max_bad_records: expected 0 or more; found {self.max_bad_records}")
+        if not 0 <= self.prove_share <= 1:
+            raise ConfigError(f"prove_share: expected a share from 0 to 1; found {self.prove_share}")
 
 
 def tokenize(
@@ -109,8 +118,7 @@ def tokenize(
     was written read back differently), ConfigError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
-    planned = _planned(
-        inputs,
+    settings = TokenizeSettings(
         tokenizer=tokenizer,
         format=format,
         engine=engine,
@@ -124,8 +132,9 @@ def tokenize(
         prove_share=prove_share,
         token_dtype=token_dtype,
         text=text,
-        **options,
+        options=options,
     )
+    planned = _planned(inputs, settings)
     spec, choice = planned.spec, planned.choice
     manifest, outputs = run_job(
         planned.job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
@@ -142,7 +151,7 @@ def tokenize(
         num_documents=manifest.num_rows,
         num_tokens=manifest.num_tokens,
         num_input_bytes=planned.job.total,
-        num_bad_records=_num_bad(counts),
+        num_bad_records=num_bad(counts),
         counts=counts,
         token_dtype=manifest.schema.token_dtype,
         digest=manifest.digests.tokens,
@@ -152,7 +161,7 @@ def tokenize(
 
 def plan_tokenize(inputs: Inputs, **settings: Any) -> Job[tuple[Split, ...]]:
     """The job that ``tokenize`` does with these settings."""
-    return _planned(inputs, **settings).job
+    return _planned(inputs, TokenizeSettings.of(**settings)).job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,47 +172,29 @@ class _Planned:
     notes: tuple[str, ...]
 
 
-def _planned(
-    inputs: Inputs,
-    *,
-    tokenizer: str | os.PathLike[str],
-    format: str = "npy",
-    engine: Literal["auto"] | EngineName = "auto",
-    special_text: SpecialText = "encode",
-    add_eos: bool = True,
-    add_bos: bool = False,
-    eos_token: str | None = None,
-    bos_token: str | None = None,
-    on_bad_record: OnBadRecord = "error",
-    max_bad_records: int = 1000,
-    prove_share: float = 0.001,
-    token_dtype: str | None = None,
-    text: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> _Planned:
-    _check_arguments(on_bad_record, max_bad_records, prove_share)
-    to = get_format(format)
-    writer_options = to.options(options)
-    text_options = _text_options(text)
-    spec = load_tokenizer(tokenizer, eos_token=eos_token, bos_token=bos_token)
-    _check_marks(spec, add_eos, add_bos)
-    schema = _schema(spec, text_options, token_dtype)
+def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
+    to = get_format(settings.format)
+    writer_options = to.options(settings.options)
+    text_options = _text_options(settings.text)
+    spec = load_tokenizer(settings.tokenizer, eos_token=settings.eos_token, bos_token=settings.bos_token)
+    _check_marks(spec, settings.add_eos, settings.add_bos)
+    schema = _schema(spec, text_options, settings.token_dtype)
     plan = plan_texts(inputs, text_options)
-    choice = choose_engine(spec, engine, special_text)
+    choice = choose_engine(spec, settings.engine, settings.special_text)
     encoding = Encoding(
         spec=choice.spec,
         engine=choice.engine.name,
-        special_text=special_text,
-        add_bos=add_bos,
-        add_eos=add_eos,
-        prove_share=prove_share,
+        special_text=settings.special_text,
+        add_bos=settings.add_bos,
+        add_eos=settings.add_eos,
+        prove_share=settings.prove_share,
     )
     said = {
         **writer_options.model_dump(),
-        "add_bos": add_bos,
-        "add_eos": add_eos,
-        "special_text": special_text,
-        "on_bad_record": on_bad_record,
+        "add_bos": settings.add_bos,
+        "add_eos": settings.add_eos,
+        "special_text": settings.special_text,
+        "on_bad_record": settings.on_bad_record,
         "text": asdict(text_options),
     }
     tasks = list(group_splits(plan.splits, text_options.split_bytes))
@@ -216,18 +207,18 @@ def _planned(
         inputs=lambda: [spec.fingerprint, _modified(tasks)],
         tasks=tasks,
         described=[[{**asdict(s), "path": os.path.abspath(s.path)} for s in splits] for splits in tasks],
-        shared=lambda target: _Tokenizing(
+        shared=lambda target: Tokenizing(
             encoding=encoding,
             texts=text_options,
             target=target,
-            on_bad_record=on_bad_record,
-            max_bad_records=max_bad_records,
+            on_bad_record=settings.on_bad_record,
+            max_bad_records=settings.max_bad_records,
         ),
-        run=_tokenize_splits,
+        run=tokenize_splits,
         unit="bytes",
         total=sum(s.num_bytes for s in plan.splits),
         may_change=frozenset({"on_bad_record"}),
-        watch=_BadRecords(max_bad_records if on_bad_record == "skip" else None).add,
+        watch=BadRecords(settings.max_bad_records if settings.on_bad_record == "skip" else None).add,
     )
     return _Planned(job=job, spec=spec, choice=choice, notes=tuple(n.message for n in plan.notes))
 
@@ -239,15 +230,6 @@ def _modified(tasks: Sequence[Sequence[Split]]) -> dict[str, int]:
         return {path: os.stat(path).st_mtime_ns for path in sorted(paths)}
     except OSError as e:
         raise storage_error(e, f"can't read {e.filename}") from e
-
-
-def _check_arguments(on_bad_record: str, max_bad_records: int, prove_share: float) -> None:
-    if on_bad_record not in ("error", "skip"):
-        raise ConfigError(f"on_bad_record: expected error or skip; found {on_bad_record!r}")
-    if max_bad_records < 0:
-        raise ConfigError(f"max_bad_records: expected 0 or more; found {max_bad_records}")
-    if not 0 <= prove_share <= 1:
-        raise ConfigError(f"prove_share: expected a share from 0 to 1; found {prove_share}")
 
 
 def _text_options(values: Mapping[str, Any] | None) -> TextOptions:
@@ -278,69 +260,6 @@ def _schema(spec: TokenizerSpec, texts: TextOptions, token_dtype: str | None) ->
     schema.check_writable()
     schema.check_holds(spec.max_id)
     return schema
-
-
-def _tokenize_splits(job: _Tokenizing, task: tuple[int, tuple[Split, ...]]) -> TaskOutput:
-    number, splits = task
-    counts: dict[str, int] = {}
-    documents = _good_documents(job, splits, counts)
-    shards, leaves = write_shards(
-        job.target, number, encode_documents(job.encoding, documents, job.target.schema, counts)
-    )
-    return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in splits), counts=counts)
-
-
-def _good_documents(job: _Tokenizing, splits: Sequence[Split], counts: dict[str, int]) -> Iterator[CutDocument]:
-    for split in splits:
-        for found in read_split(split, job.texts):
-            record = found if isinstance(found, BadRecord) else cut(job.encoding, found)
-            if isinstance(record, CutDocument):
-                yield record
-                continue
-            if job.on_bad_record == "error":
-                way = "name the key of the text with text_field (--text text_field=...), " * (
-                    record.kind == "missing_text"
-                )
-                raise DataError(f"{_in_file(record)}; {way}mend it, or pass on_bad_record=skip (--on-bad-record skip)")
-            kind = f"bad:{record.kind}"
-            counts[kind] = counts.get(kind, 0) + 1
-            if _num_bad(counts) > job.max_bad_records:
-                raise _too_many(job.max_bad_records, record)
-
-
-class _BadRecords:
-    """Counts those of all tasks. ``limit``: how many there may be; None where each is an error."""
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._found = 0
-
-    def add(self, output: TaskOutput) -> None:
-        """Raise DataError where there are too many."""
-        self._found += _num_bad(output.counts)
-        if self._limit is None and self._found:
-            raise DataError(
-                f"{self._found} bad records were skipped when this job was run before; go on with on_bad_record=skip "
-                "(--on-bad-record skip), or begin anew at another place"
-            )
-        if self._limit is not None and self._found > self._limit:
-            raise _too_many(self._limit, None)
-
-
-def _too_many(limit: int, last: BadRecord | None) -> DataError:
-    seen = f"; the last: {_in_file(last)}" if last else ""
-    return DataError(
-        f"more than {limit} bad records{seen}; mend the input, or raise max_bad_records (--max-bad-records)"
-    )
-
-
-def _in_file(record: BadRecord) -> BadRecord:
-    """The record with the line that an editor would show, for a message: finding it reads the file up to there."""
-    return replace(record, place=place_in_file(record.place))
-
-
-def _num_bad(counts: Mapping[str, int]) -> int:
-    return sum(n for name, n in counts.items() if name.startswith("bad:"))
 
 
 def _special_text_notes(counts: Mapping[str, int], special_text: SpecialText) -> list[str]:
