@@ -11,12 +11,12 @@ from tokenyard.datasets.batches import MicroBatch, Progress, numbers_in_dataset
 from tokenyard.datasets.budget_scan import Bounds, EpochScan, Mark
 from tokenyard.datasets.budget_state import budget_from_json, budget_to_json
 from tokenyard.datasets.order.budget import Budget, full_batches
-from tokenyard.datasets.order.checks import check_int
 from tokenyard.datasets.order.plan import Plan
 from tokenyard.datasets.order.segment import ENDLESS, Source
 from tokenyard.datasets.order.state import other_settings, rebase, same_samples
 from tokenyard.datasets.rank_context import RankContext
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_int
 
 Int64Array = NDArray[np.int64]
 

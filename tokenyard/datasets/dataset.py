@@ -18,14 +18,14 @@ from tokenyard.datasets.batches import MicroBatch, MicroBatchIds
 from tokenyard.datasets.content import Content
 from tokenyard.datasets.document_rule import DocumentsBy, document_rule
 from tokenyard.datasets.documents import document_tensors
-from tokenyard.datasets.order.checks import check_int
-from tokenyard.datasets.order.permutation import KEY_LIMIT
 from tokenyard.datasets.row_samples import Rows
 from tokenyard.datasets.samples import IGNORED, Labels, Mode, Samples, check_options, default_seq_len, label_shift
 from tokenyard.datasets.tensors import empty_int64, keep_freed_memory, mask_labels
 from tokenyard.datasets.transforms import PURPOSE, Transform, apply_transform, purposes_of, sample_keys
 from tokenyard.datasets.windows import Windows
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_int
+from tokenyard.permutation.keyed import KEY_LIMIT
 
 LOSS_MASK = "loss_mask"
 #: What only a whole batch has, and no single sample.

@@ -17,9 +17,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tokenyard.datasets.order.draws import Draws, Int64Array
-from tokenyard.datasets.order.permutation import key, perm
 from tokenyard.datasets.order.plan import Plan
 from tokenyard.datasets.order.segment import Segment
+from tokenyard.permutation.keyed import key, perm
 
 #: What the keys of these permutations are for; sources have 0, 1, 2, and from 16 on.
 PURPOSE = 4

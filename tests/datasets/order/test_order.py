@@ -27,9 +27,9 @@ from tokenyard.datasets.order import (
     walk,
 )
 from tokenyard.datasets.order import order as order_module
-from tokenyard.datasets.order.permutation import perm_inverse, perm_inverses
-from tokenyard.datasets.order.table_cache import TABLES, TableCache
 from tokenyard.errors import ConfigError, TokenyardError
+from tokenyard.permutation.keyed import perm_inverse, perm_inverses
+from tokenyard.permutation.table_cache import TABLES, TableCache
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_order.json").read_text())
 MASK = 2**64 - 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenyard.datasets.order import Order, place
-from tokenyard.datasets.order.table_cache import TABLES, TableCache
+from tokenyard.permutation.table_cache import TABLES, TableCache
 
 
 class Squares:

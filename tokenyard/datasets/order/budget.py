@@ -15,9 +15,9 @@ So where a step begins depends on the lengths of all rows before it in its epoch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenyard.datasets.order.checks import check_int
 from tokenyard.datasets.order.partition import multiples_near
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_int
 
 
 @dataclass(frozen=True, kw_only=True)

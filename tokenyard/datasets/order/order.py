@@ -15,12 +15,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.datasets.order.checks import check_choice, check_indices, check_int
 from tokenyard.datasets.order.pages import Pages
-from tokenyard.datasets.order.permutation import KEY_LIMIT
 from tokenyard.datasets.order.placement import BlockPlacement, KeyedPermutation, global_placement
-from tokenyard.datasets.order.table_cache import TABLES
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_choice, check_indices, check_int
+from tokenyard.permutation.keyed import KEY_LIMIT
+from tokenyard.permutation.table_cache import TABLES
 
 Shuffle = Literal["none", "global", "block"]
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.datasets.order.permutation import TABLE_LIMIT
-from tokenyard.datasets.order.table_cache import TABLES
+from tokenyard.permutation.keyed import TABLE_LIMIT
+from tokenyard.permutation.table_cache import TABLES
 
 Int64Array = NDArray[np.int64]
 

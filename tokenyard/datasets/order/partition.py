@@ -11,8 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.datasets.order.checks import check_choice, check_int
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_choice, check_int
 
 LastBatch = Literal["drop", "pad"]
 

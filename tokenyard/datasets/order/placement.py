@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from tokenyard.datasets.order.pages import Int64Array, Pages, cut
-from tokenyard.datasets.order.permutation import key, perm, perm_inverse, perm_inverses, sorted_table
+from tokenyard.permutation.keyed import key, perm, perm_inverse, perm_inverses, sorted_table
 
 # The purposes of keys, counted from the first of a source: `t` in the specification.
 _BLOCKS, _WINDOWS, _GLOBAL = 0, 1, 2

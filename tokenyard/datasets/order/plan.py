@@ -11,12 +11,12 @@ from copy import copy
 
 import numpy as np
 
-from tokenyard.datasets.order.checks import SIZE_LIMIT, check_int
 from tokenyard.datasets.order.draws import Draws, Int64Array
 from tokenyard.datasets.order.epochs import EpochCourse
 from tokenyard.datasets.order.mixture import MixtureCourse
 from tokenyard.datasets.order.segment import ENDLESS, Left, Segment, Source
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import SIZE_LIMIT, check_int
 
 Course = EpochCourse | MixtureCourse
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Literal, get_args
 
-from tokenyard.datasets.order.checks import check_choice, check_int
 from tokenyard.datasets.order.intervals import Intervals
 from tokenyard.datasets.order.order import Order
 from tokenyard.datasets.order.partition import LastBatch, num_steps
 from tokenyard.datasets.order.schedule import quotas
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_choice, check_int
 
 AtEnd = Literal["repeat", "stop", "raise"]
 

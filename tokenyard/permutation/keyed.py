@@ -11,9 +11,9 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from tokenyard.datasets.order.checks import check_indices, check_int
-from tokenyard.datasets.order.table_cache import TABLES
 from tokenyard.errors import ConfigError
+from tokenyard.permutation.checks import check_indices, check_int
+from tokenyard.permutation.table_cache import TABLES
 
 TABLE_LIMIT = 1 << 20
 KEY_LIMIT = 1 << 64
