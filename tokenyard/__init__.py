@@ -11,7 +11,10 @@ from tokenyard.schema import Schema
 if TYPE_CHECKING:
     from tokenyard.config import load_config
     from tokenyard.converters.convert import convert
+    from tokenyard.converters.filter_rows import filter_rows
+    from tokenyard.converters.merge import merge
     from tokenyard.converters.pack import pack
+    from tokenyard.converters.split import split
     from tokenyard.converters.tokenize import tokenize
     from tokenyard.converters.verify import verify
     from tokenyard.datasets.dataset import TokenDataset
@@ -27,9 +30,12 @@ __all__ = [
     "TokenyardError",
     "build_dataloader",
     "convert",
+    "filter_rows",
     "load_config",
+    "merge",
     "open_corpus",
     "pack",
+    "split",
     "tokenize",
     "verify",
 ]
@@ -40,8 +46,11 @@ _LAZY = {
     "TokenDataset": "tokenyard.datasets.dataset",
     "build_dataloader": "tokenyard.datasets.loader",
     "convert": "tokenyard.converters.convert",
+    "filter_rows": "tokenyard.converters.filter_rows",
     "load_config": "tokenyard.config",
+    "merge": "tokenyard.converters.merge",
     "pack": "tokenyard.converters.pack",
+    "split": "tokenyard.converters.split",
     "tokenize": "tokenyard.converters.tokenize",
     "verify": "tokenyard.converters.verify",
 }

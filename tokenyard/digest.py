@@ -122,9 +122,9 @@ def field_leaf(name: str, column: Column) -> bytes:
         values = values[valid] if column.offsets is None else values[np.repeat(valid, lengths)]
         lengths = np.where(valid, lengths, 0)
     encoded = name.encode()
-    head = b"tokenyard/field/1\0" + _u64(len(encoded)) + encoded + _digest_type(column.type).encode() + b"\0" + _u64(k)
+    head = b"tokenyard/field/1\0" + _u64(len(encoded)) + encoded + digest_type(column.type).encode() + b"\0" + _u64(k)
     leaf = blake3.blake3(head)
-    for part in (valid.astype(np.uint8), lengths.astype("<u8"), _canonical(values, column.type)):
+    for part in (valid.astype(np.uint8), lengths.astype("<u8"), canonical_items(values, column.type)):
         leaf.update(np.ascontiguousarray(part).tobytes())
     return leaf.digest()
 
@@ -160,12 +160,14 @@ def _root(tag: bytes, rows: int, leaves: Sequence[bytes]) -> str:
     return "ty1:" + blake3.blake3(tag + _u64(rows) + b"".join(leaves)).hexdigest()
 
 
-def _digest_type(type: FieldType) -> str:
+def digest_type(type: FieldType) -> str:
+    """What a field's digest calls its type: the width of numbers doesn't matter."""
     kind = {"u": "uint", "i": "int", "b": "int", "f": "float"}[type.dtype.kind]
     return type.name if type.is_binary else kind + "[]" * type.is_list
 
 
-def _canonical(values: Array, type: FieldType) -> Array:
+def canonical_items(values: Array, type: FieldType) -> Array:
+    """The values of a field as its digest takes them: 8 bytes a number, bytes as they are."""
     if type.is_binary:
         return values
     kind = type.dtype.kind

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import tokenyard
-from tokenyard.cli import inspect, jobs
+from tokenyard.cli import inspect, jobs, rows
 from tokenyard.cli.bench import bench
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
@@ -55,6 +55,9 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     jobs.tokenize,
     jobs.pack,
     jobs.convert,
+    rows.split,
+    rows.merge,
+    rows.filter,
     jobs.index,
     verify,
     inspect.info,

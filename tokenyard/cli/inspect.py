@@ -128,21 +128,17 @@ def formats(json: Json = False) -> None:
 
 
 def schema(
-    of: Annotated[str, typer.Option(help="Whose YAML: train, tokenize, pack or convert.")] = "train",
+    of: Annotated[str, typer.Option(help="Whose YAML: train, or a job, as tokenize.")] = "train",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
 ) -> None:
     """Print the JSON schema of a YAML file, for editors.
 
     Example: `tokenyard schema --of tokenize -o tokenize.schema.json`
     """
-    from tokenyard.config import ConvertConfig, PackConfig, TokenizeConfig, TrainConfig, json_schema
+    from tokenyard.config import TrainConfig, json_schema
+    from tokenyard.config.loading import JOBS
 
-    models: dict[str, Any] = {
-        "train": TrainConfig,
-        "tokenize": TokenizeConfig,
-        "pack": PackConfig,
-        "convert": ConvertConfig,
-    }
+    models: dict[str, Any] = {"train": TrainConfig, **JOBS}
     if of not in models:
         raise ConfigError(f"--of {of}: expected one of {', '.join(models)}")
     found = json_schema(models[of])

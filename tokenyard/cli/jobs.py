@@ -136,6 +136,9 @@ def convert(
     dst: Destination = None,
     to: Annotated[str | None, typer.Option("--to", "--format", help="The format to write.")] = None,
     token_dtype: Annotated[str | None, typer.Option(help="Write tokens as uint16, uint32, int32 or int64.")] = None,
+    shuffle: Annotated[
+        int | None, typer.Option(metavar="SEED", min=0, help="Shuffle the rows, on disk; with --task, run each twice.")
+    ] = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
     task: Task = None,
@@ -147,15 +150,23 @@ def convert(
 ) -> None:
     """Convert a corpus to another format, and prove that nothing changed.
 
+    --shuffle SEED brings the rows into the order of a global shuffle with this seed, in two passes over the disk; the
+    sum of all row digests proves that they are the same rows. Shares (--task) run twice then: the second time when all
+    have ended for the first.
+
     Example: `tokenyard convert data/corpus-npy data/corpus-mds --to mds -o compression=zstd --workers 2`
     """
     from tokenyard.converters.convert import convert as run
     from tokenyard.converters.convert import plan_convert as plan
 
     given = {"src": src, "dst": dst, "to": to, "token_dtype": token_dtype, "num_workers": workers}
+    given["shuffle"] = shuffle
     settings = _settings("convert", config, given, overwrite, option, read)
     _need(settings, "src", "dst", "to")
-    title = f"converted: every row read back equals the source's ({settings['to']})"
+    same = "every row read back equals the source's"
+    if settings.get("shuffle") is not None:
+        same = "shuffled; the rows read back are the source's, each as often"
+    title = f"converted: {same} ({settings['to']})"
     _run(run, plan, settings, task, finish, title, json)
 
 

@@ -24,6 +24,9 @@ def verify(
     against: Annotated[
         str | None, typer.Option(help="Another corpus, in any format, that must hold the same rows.")
     ] = None,
+    unordered: Annotated[
+        bool, typer.Option("--unordered", help="With --against: the same rows, in any order, as after a shuffle.")
+    ] = False,
     reference: Annotated[
         bool, typer.Option("--reference", help="Read with the format's official library too, and compare all tokens.")
     ] = False,
@@ -47,7 +50,8 @@ def verify(
     fit the manifest, in seconds. It can't find bytes that changed inside a shard, nor shards of one size that were
     exchanged.
 
-    --against names the first row that differs, and its shard in both. --reference reads with mosaicml-streaming,
+    --against names the first row that differs, and its shard in both; with --unordered it compares the sums of the
+    digests of all rows. --reference reads with mosaicml-streaming,
     webdataset, pyarrow, numpy, or Python's json and csv. --quarantine links the good shards (copies them to another
     file system), and says what is lost.
 
@@ -58,6 +62,7 @@ def verify(
             path,
             quick=quick,
             against=against,
+            unordered=unordered,
             reference=reference,
             python=python,
             quarantine=quarantine,

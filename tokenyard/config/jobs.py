@@ -11,6 +11,7 @@ from tokenyard.config.reading import Count, ReadConfig
 from tokenyard.config.section import Section
 
 TokenDtype = Literal["uint16", "uint32", "int32", "int64"]
+Seed = Annotated[int, Field(ge=0, lt=1 << 64)]
 
 
 class JobConfig(Section):
@@ -35,8 +36,57 @@ class ConvertConfig(JobConfig):
     """The format to write: npy, mds, webdataset, parquet, jsonl, csv."""
     token_dtype: TokenDtype | None = None
     """The dtype that tokens are written in; the source's when not given."""
+    shuffle: Seed | None = None
+    """A seed: rows are shuffled, on disk. Not when not given."""
     read: ReadConfig = ReadConfig()
     """How src is read, where others made it."""
+
+
+class FilterConfig(JobConfig):
+    """Settings of `filter`: the rows of some lengths, and those whose fields are as wanted."""
+
+    src: str | list[str] | None = None
+    """The corpus."""
+    min_tokens: Annotated[int, Field(ge=0)] | None = None
+    """The least tokens of a row that is kept."""
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    """The most tokens of a row that is kept."""
+    where: list[str] = Field(default_factory=list)
+    """Conditions on fields, all of which must hold: 'lang == en', 'score >= 0.5', 'source in [web, books]'."""
+    format: str | None = None
+    """The format to write; the source's when not given."""
+    read: ReadConfig = ReadConfig()
+    """How src is read, where others made it."""
+
+
+class SplitConfig(JobConfig):
+    """Settings of `split`: each row into one of several corpora in the folder dst."""
+
+    src: str | list[str] | None = None
+    """The corpus."""
+    parts: dict[str, Annotated[float, Field(gt=0, lt=1)] | Count] | None = None
+    """For each part its share of the rows (0.01) or its number of rows (5000); {validation: 0.01} when not given."""
+    rest: str = "train"
+    """The part of all other rows."""
+    seed: Seed = 0
+    """Chooses the rows."""
+    format: str | None = None
+    """The format to write; the source's when not given."""
+    read: ReadConfig = ReadConfig()
+    """How src is read, where others made it."""
+
+
+class MergeConfig(JobConfig):
+    """Settings of `merge`: corpora one after another, from any formats."""
+
+    sources: list[str] | None = None
+    """The corpora, in the order of the result."""
+    format: str | None = None
+    """The format to write; the first source's when not given."""
+    token_dtype: TokenDtype | None = None
+    """The dtype that tokens are written in; the widest of the sources when not given."""
+    read: ReadConfig = ReadConfig()
+    """How sources are read that others made."""
 
 
 class PackConfig(JobConfig):

@@ -7,7 +7,15 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
-from tokenyard.config.jobs import ConvertConfig, JobConfig, PackConfig, TokenizeConfig
+from tokenyard.config.jobs import (
+    ConvertConfig,
+    FilterConfig,
+    JobConfig,
+    MergeConfig,
+    PackConfig,
+    SplitConfig,
+    TokenizeConfig,
+)
 from tokenyard.config.problems import describe, section_of
 from tokenyard.config.section import Section
 from tokenyard.config.training import TrainConfig
@@ -15,7 +23,14 @@ from tokenyard.config.yaml_lines import KeyPath, read_yaml
 from tokenyard.errors import ConfigError
 
 Model = TypeVar("Model", bound=Section)
-JOBS: dict[str, type[JobConfig]] = {"convert": ConvertConfig, "pack": PackConfig, "tokenize": TokenizeConfig}
+JOBS: dict[str, type[JobConfig]] = {
+    "convert": ConvertConfig,
+    "filter": FilterConfig,
+    "merge": MergeConfig,
+    "pack": PackConfig,
+    "split": SplitConfig,
+    "tokenize": TokenizeConfig,
+}
 #: Where settings come from: a YAML file, a mapping (a dict, Hydra's and OmegaConf's among them), or a model as it is.
 Source = str | os.PathLike[str] | Mapping[str, Any] | Section
 
@@ -60,11 +75,11 @@ def load_config(source: Source, model: type[Section] = TrainConfig) -> Section:
 
 
 def load_job(source: Source, job: str) -> dict[str, Any]:
-    """Read and check the settings of a job: `convert`, `pack` or `tokenize`.
+    """Read and check the settings of a job: `convert`, `filter`, `merge`, `pack`, `split` or `tokenize`.
 
     Returns:
-        The keys that are given, with plain values: arguments of the function of that name, those of the format's writer
-        under `options`.
+        The keys that are given, with plain values: arguments of the function of that name (`filter_rows`), those of the
+        format's writer under `options`.
 
     Raises:
         ConfigError: no such job, or as `load_config` does.

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tokenyard.converters.job import OnProgress, Target, TaskOutput, inputs_of, plan_rows, provenance, write_shards
+from tokenyard.converters.job import (
+    READ_TOKENS,
+    OnProgress,
+    Target,
+    TaskOutput,
+    digest_corpus,
+    inputs_of,
+    plan_rows,
+    provenance,
+    total_counts,
+    write_shards,
+)
+from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
+from tokenyard.converters.shuffle import WRITTEN, plan_shuffle
+from tokenyard.converters.source_check import check_source, digests_read
 from tokenyard.corpus import Corpus, open_corpus
-from tokenyard.digest import Digests
-from tokenyard.errors import VerificationError
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import TOKEN_DTYPES
-
-#: Tokens read at once. A shard's batches are held until it is written, and memory comes faster in pieces of 4 MB and
-#: more, for which numpy asks for large pages; a processor's cache may hold such a piece until it is hashed.
-_READ_TOKENS = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertReport:
     """What a conversion did.
 
-    ``source_digest`` is of the rows as they were read, ``digest`` of what was written, read back; they are equal.
+    ``source_digest`` is of the rows as they were read, ``digest`` of what was written, read back; they are equal,
+    unless rows were shuffled. Then ``rows_digest``, which doesn't depend on the order of rows, is the same of both.
     """
 
     source: str
@@ -43,6 +52,8 @@ class ConvertReport:
     digest: str
     field_digests: Mapping[str, str]
     seconds: float
+    shuffle: int | None = None
+    rows_digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -56,6 +67,7 @@ class ConvertSettings(JobSettings):
     to: str
     token_dtype: str | None = None
     read: Mapping[str, Any] | None = None
+    shuffle: int | None = None
 
 
 def convert(
@@ -68,6 +80,7 @@ def convert(
     finish: bool = False,
     token_dtype: str | None = None,
     read: Mapping[str, Any] | None = None,
+    shuffle: int | None = None,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> ConvertReport:
@@ -77,6 +90,11 @@ def convert(
     source that others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written
     don't depend on ``num_workers``.
 
+    ``shuffle``, a seed from 0 on: rows come in the order in which ``order: {shuffle: global}`` takes them in epoch 0
+    with this seed. Two passes over the disk do it. Memory holds what a worker reads or writes at a time, a few times
+    ``shard_bytes``; until the end, all rows lie in ``dst`` once more. That no row was lost, changed or doubled is
+    proven by the sum of the digests of all rows, of what was read and of what reads back.
+
     A conversion that was interrupted goes on when it is run again, with the tasks that were not done. ``finish``: all
     tasks were done by parts (see ``run_part``), and else nothing is done.
 
@@ -85,8 +103,11 @@ def convert(
     was there before.
     """
     begun = time.monotonic()
-    source, job = _planned(src, ConvertSettings(to=to, token_dtype=token_dtype, read=read, options=options))
-    manifest, _ = run_job(
+    source, job = _planned(
+        src,
+        ConvertSettings(to=to, token_dtype=token_dtype, read=read, shuffle=shuffle, options=options),
+    )
+    manifest, outputs = run_job(
         job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
     )
     assert manifest.digests is not None
@@ -99,10 +120,13 @@ def convert(
         num_tokens=manifest.num_tokens,
         num_shards=len(manifest.shards),
         num_bytes=manifest.num_bytes,
-        source_digest=manifest.digests.tokens,  # of what was read: each task has held both to each other
+        # What was written is what was read: each task has held both to each other.
+        source_digest=manifest.digests.tokens if shuffle is None else _digest_read(source, outputs, num_workers),
         digest=manifest.digests.tokens,
         field_digests=dict(manifest.digests.fields),
         seconds=time.monotonic() - begun,
+        shuffle=shuffle,
+        rows_digest=None if shuffle is None else str(_sum_written(source, outputs, num_workers)),
     )
 
 
@@ -118,13 +142,14 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
     schema = replace(source.schema, token_dtype=settings.token_dtype or writable_dtype(source.schema.token_dtype))
     schema.check_writable()
     tasks = list(plan_rows(source, writer_options.shard_bytes, np.dtype(schema.token_dtype).itemsize))
-    return source, Job(
+    said = {**writer_options.model_dump(), "token_dtype": schema.token_dtype}
+    job = Job(
         kind="convert",
         format=format,
         schema=schema,
         options=writer_options,
         layout=source.layout,
-        provenance=provenance("convert", {**writer_options.model_dump(), "token_dtype": schema.token_dtype}, source),
+        provenance=provenance("convert", said, source),
         inputs=lambda: inputs_of(source, settings.read),
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
@@ -132,8 +157,27 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
         run=_convert_rows,
         unit="tokens",
         total=source.num_tokens,
-        check=lambda digests: _check_source(source, digests),
+        check=lambda digests, _: check_source(source, digests),
     )
+    return source, job if settings.shuffle is None else plan_shuffle(job, source, settings.shuffle)
+
+
+def _digest_read(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> str:
+    """Of shuffled rows, as they were read."""
+    if _are_all(source, outputs):
+        return digests_read(source, outputs).tokens
+    return digest_corpus(source, num_workers).tokens
+
+
+def _sum_written(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> RowSum:
+    """Of shuffled rows, which are those of the source."""
+    found = RowSum.of_counts(total_counts(outputs), WRITTEN)
+    return found if _are_all(source, outputs) else sum_of_corpus(source, num_workers)
+
+
+def _are_all(source: Corpus, outputs: Sequence[TaskOutput]) -> bool:
+    """Whether all is known that was done; not so where a job was interrupted while it cleared up."""
+    return sum(o.num_rows for o in outputs) == 2 * len(source)
 
 
 def writable_dtype(token_dtype: str) -> str:
@@ -145,16 +189,7 @@ def writable_dtype(token_dtype: str) -> str:
 
 def _convert_rows(shared: tuple[Corpus, Target], task: tuple[int, range]) -> TaskOutput:
     (source, target), (number, rows) = shared, task
-    batches = source.batches(rows.start, rows.stop, max_tokens=_READ_TOKENS)
+    batches = source.batches(rows.start, rows.stop, max_tokens=READ_TOKENS)
     # ``write_shards`` digests each batch as it was read and compares with what reads back.
     shards, leaves = write_shards(target, number, batches, rows.start)
     return TaskOutput(shards=shards, leaves=leaves, num_bytes=sum(s.num_bytes for s in shards))
-
-
-def _check_source(source: Corpus, read: Digests) -> None:
-    known = source.manifest.digests
-    if known is not None and (found := known.differences(read)):
-        raise VerificationError(
-            f"{source.path}: its rows don't have the digest that its manifest promises ({'; '.join(found)}); "
-            "the source is damaged: run 'tokenyard verify' on it. Nothing was published"
-        )

@@ -1,4 +1,4 @@
-"""What convert, pack and tokenize share: planned rows, shards written and read back, progress, the final proof."""
+"""What all jobs share: planned rows, shards written and read back, progress, the final proof."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from tokenyard.storage import Folder
 
 #: What a row costs beyond its items.
 _ROW_BYTES = 16
+#: Tokens read at once. A shard's batches are held until it is written, and memory comes faster in pieces of 4 MB and
+#: more, for which numpy asks for large pages; a processor's cache may hold such a piece until it is hashed.
+READ_TOKENS = 1 << 21
 _PLAN_ROWS = 1024 * DIGEST_BLOCK_ROWS
 #: Seconds of one process in which others would hardly have begun.
 _WORKER_SECONDS = 5.0
@@ -69,30 +72,36 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where the tasks of a job write, and how. ``num_tasks`` decides the width of the numbers in shard names."""
+    """Where the tasks of a job write, and how. ``num_tasks`` decides the width of the numbers in shard names.
+
+    ``within``: the beginning of the names of all shards, of such as aren't part of the corpus: a folder, with ``/``.
+    """
 
     folder: Folder
     format: Format
     schema: Schema
     options: FormatOptions
     num_tasks: int
+    within: str = ""
 
     def prefix(self, task: int) -> str:
         """The beginning of the names of a task's shards; names sort in the order of the rows."""
-        return f"shard-{task:0{max(5, len(str(self.num_tasks - 1)))}d}-"
+        return f"{self.within}shard-{task:0{max(5, len(str(self.num_tasks - 1)))}d}-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutput:
     """What one task did: its shards, the digest leaves of their rows, counts by name.
 
-    ``num_bytes`` are bytes written, or of input read where that is the measure of progress.
+    ``num_bytes`` are bytes written, or of input read where that is the measure of progress. ``read``: the digest leaves
+    of the rows that it read from a corpus, where it writes others, or in another order.
     """
 
     shards: tuple[ShardInfo, ...]
     leaves: Leaves
     num_bytes: int
     counts: Mapping[str, int] = field(default_factory=dict)
+    read: Leaves | None = None
 
     @property
     def num_rows(self) -> int:

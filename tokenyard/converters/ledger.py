@@ -21,7 +21,7 @@ from tokenyard.errors import TokenyardError
 from tokenyard.manifest import ShardInfo, shard_of, shard_to_dict
 from tokenyard.storage import Folder, remove_tree, storage_error
 
-LEDGER_VERSION = 1
+LEDGER_VERSION = 2
 _LEAF_BYTES = 32
 
 
@@ -106,9 +106,8 @@ def _to_dict(number: int, output: TaskOutput) -> dict[str, Any]:
     return {
         "task": number,
         "shards": [shard_to_dict(shard) for shard in output.shards],
-        "rows": output.leaves.num_rows,
-        "tokens": b"".join(output.leaves.tokens).hex(),
-        "fields": {name: b"".join(leaves).hex() for name, leaves in output.leaves.fields.items()},
+        "leaves": _leaves_to_dict(output.leaves),
+        "read": None if output.read is None else _leaves_to_dict(output.read),
         "bytes": output.num_bytes,
         "counts": dict(output.counts),
     }
@@ -117,15 +116,28 @@ def _to_dict(number: int, output: TaskOutput) -> dict[str, Any]:
 def _output_of(data: Mapping[str, Any]) -> tuple[int, TaskOutput]:
     output = TaskOutput(
         shards=tuple(shard_of(shard) for shard in data["shards"]),
-        leaves=Leaves(
-            num_rows=data["rows"],
-            tokens=_leaves(data["tokens"]),
-            fields={name: _leaves(text) for name, text in data["fields"].items()},
-        ),
+        leaves=_leaves_of(data["leaves"]),
+        read=None if data["read"] is None else _leaves_of(data["read"]),
         num_bytes=data["bytes"],
         counts=data["counts"],
     )
     return data["task"], output
+
+
+def _leaves_to_dict(leaves: Leaves) -> dict[str, Any]:
+    return {
+        "rows": leaves.num_rows,
+        "tokens": b"".join(leaves.tokens).hex(),
+        "fields": {name: b"".join(parts).hex() for name, parts in leaves.fields.items()},
+    }
+
+
+def _leaves_of(data: Mapping[str, Any]) -> Leaves:
+    return Leaves(
+        num_rows=data["rows"],
+        tokens=_leaves(data["tokens"]),
+        fields={name: _leaves(text) for name, text in data["fields"].items()},
+    )
 
 
 def _leaves(text: str) -> tuple[bytes, ...]:

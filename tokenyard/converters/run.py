@@ -44,14 +44,15 @@ class Job(Generic[Task]):
         format, schema, options, layout: of the corpus to be written.
         provenance: what its manifest says of its making.
         inputs: tells, as JSON values, what they are now; asked when the job begins, and when all is done.
-        tasks: in the order of the rows that they write.
+        tasks: in the order of the rows that they write, after those that only make ready.
+        num_first: tasks that come first. All others wait for them; their shards aren't part of the corpus.
         described: each task as JSON values.
-        shared: given where the job writes, what all tasks need; sent to each process once.
+        shared: given where the job writes, what all tasks need; sent to each process once. Asked again after the first.
         run: given that, and a number and its task, writes shards; importable by name.
         unit, total: what progress is measured in, and how much there is.
         may_change: options that don't change what a task that has ended well has written.
         watch: told what each task has done; may raise.
-        check: told the digests of all rows before the manifest is written; may raise.
+        check: told the digests of all rows, and what each task did, before the manifest is written; may raise.
     """
 
     kind: str
@@ -67,9 +68,10 @@ class Job(Generic[Task]):
     run: Callable[[Any, tuple[int, Task]], TaskOutput]
     unit: str
     total: int
+    num_first: int = 0
     may_change: Set[str] = frozenset()
     watch: Callable[[TaskOutput], None] = lambda _: None
-    check: Callable[[Digests], None] = lambda _: None
+    check: Callable[[Digests, Sequence[TaskOutput]], None] = lambda *_: None
 
     def marker(self) -> dict[str, Any]:
         """What the destination's marker says while the job is at work: for people, and an id of all that matters."""
@@ -82,7 +84,10 @@ class Job(Generic[Task]):
 
 @dataclass(frozen=True, kw_only=True)
 class PartReport:
-    """What part of a job was done: ``num_tasks`` of this part, and ``num_open_tasks`` of the whole job that are not."""
+    """What part of a job was done: ``num_tasks`` of this part, and ``num_open_tasks`` of the whole job that are not.
+
+    ``num_waiting_tasks`` of this part wait for what others have not made ready yet: run it again when they have ended.
+    """
 
     destination: str
     part: str
@@ -90,6 +95,7 @@ class PartReport:
     num_rows: int
     num_tokens: int
     num_open_tasks: int
+    num_waiting_tasks: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -122,9 +128,10 @@ def run_job(
             raise _not_done(missing, len(job.tasks))
         outputs = _run(job, target, ledger, done, missing, num_workers, on_progress)
         _check_there(folder, outputs)
-        digests = digests_of(target, outputs, num_workers)
+        written = outputs[job.num_first :]
+        digests = digests_of(target, written, num_workers)
         try:
-            job.check(digests)
+            job.check(digests, outputs)
             _check_unchanged(job, marker)
         except TokenyardError:
             ledger.clear()  # what was done is not what it should be, and would not be if it was gone on with
@@ -133,7 +140,7 @@ def run_job(
             format=job.format.name,
             schema=job.schema,
             layout=job.layout,
-            shards=tuple(s for o in outputs for s in o.shards),
+            shards=tuple(s for o in written for s in o.shards),
             digests=digests,
             provenance=job.provenance,
         )
@@ -152,14 +159,15 @@ def run_part(
 ) -> PartReport:
     """Do part K of N of a job's tasks, each N-th one from the K-th on; ``run_job`` makes the corpus whole afterwards.
 
-    Parts may run at the same time, in any order and on any machine that has the destination. Raises ConfigError unless
+    Parts may run at the same time, in any order and on any machine that has the destination. Where tasks wait for those
+    of other parts (``num_waiting_tasks``), all parts run twice. Raises ConfigError unless
     1 <= K <= N, DestinationExistsError while another process does the same part.
     """
     number, count = part
     if not 1 <= number <= count:
         raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
     with destination(dst, job.marker(), overwrite=overwrite, part=True) as folder, Ledger(folder) as ledger:
-        outputs, remaining = list[TaskOutput](), 0
+        outputs, remaining, waiting = list[TaskOutput](), 0, 0
         if not folder.exists(MANIFEST_NAME):
             with _lease(folder, number, count):
                 _write_plan(folder, job)
@@ -168,7 +176,7 @@ def run_part(
                 missing = [n for n in mine if n not in done]
                 share = replace(job, total=job.total * len(mine) // max(1, len(job.tasks)))
                 outputs = _run(share, _target(job, folder), ledger, done, missing, num_workers, on_progress)
-                remaining = len(job.tasks) - len(ledger.read())
+                remaining, waiting = len(job.tasks) - len(ledger.read()), len(mine) - len(outputs)
     return PartReport(
         destination=os.fspath(dst),
         part=f"{number}/{count}",
@@ -176,6 +184,7 @@ def run_part(
         num_rows=sum(o.num_rows for o in outputs),
         num_tokens=sum(o.num_tokens for o in outputs),
         num_open_tasks=remaining,
+        num_waiting_tasks=waiting,
     )
 
 
@@ -192,17 +201,23 @@ def _run(
     num_workers: int,
     on_progress: OnProgress | None,
 ) -> list[TaskOutput]:
-    """Run the tasks that are missing. Returns what these and those that were done did, in the order of the tasks."""
+    """Run the tasks that are missing, but none that still waits for others' tasks.
+
+    Returns what these and those that were done did, in the order of the tasks.
+    """
     for output in done.values():
         job.watch(output)
 
     def results() -> Generator[tuple[int, TaskOutput]]:
-        given = [(number, job.tasks[number]) for number in missing]
-        with closing(run_tasks(job.run, job.shared(target), given, num_workers)) as ended:
-            for i, output in ended:
-                ledger.add(missing[i], output)
-                job.watch(output)
-                yield missing[i], output
+        for stage in (range(job.num_first), range(job.num_first, len(job.tasks))):
+            given = [(number, job.tasks[number]) for number in missing if number in stage]
+            if not given or len(ledger.read(range(stage.start))) < stage.start:
+                continue
+            with closing(run_tasks(job.run, job.shared(target), given, num_workers)) as ended:
+                for i, output in ended:
+                    ledger.add(given[i][0], output)
+                    job.watch(output)
+                    yield given[i][0], output
 
     # Closed at once, so that nobody works any more when the folder is given free.
     with closing(results()) as new:

@@ -95,12 +95,17 @@ class ShardRoller:
         with self._folder.synced_together():
             written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
             index = self._folder.write(
-                f"{HOME}/index/{stem}.idx", written.index.to_bytes(most_even(sum(f.bytes for f in written.files)))
+                index_name(stem), written.index.to_bytes(most_even(sum(f.bytes for f in written.files)))
             )
         self.shards.append(
             ShardInfo(files=written.files, num_rows=rows, num_tokens=tokens, index=index, meta=written.meta)
         )
         self._pending, self._pending_bytes = [], 0
+
+
+def index_name(stem: str) -> str:
+    """Where the row index of a shard lies; that of one which is under ``HOME`` itself lies beside it."""
+    return f"{stem}.idx" if stem.startswith(f"{HOME}/") else f"{HOME}/index/{stem}.idx"
 
 
 class CorpusWriter:

@@ -25,7 +25,7 @@ def compare(corpus: Corpus, mine: Checked, other: Corpus, theirs: Checked) -> li
         for block in range(min(blocks))
         if any(a[block] is not None and b[block] is not None and a[block] != b[block] for a, b in columns.values())
     ]
-    problems = _fields(corpus, other)
+    problems = [Problem(message=text, is_damage=False) for text in differing_fields(corpus, other)]
     first = next((found for block in differing if (found := _first_row(corpus, other, block, names))), None)
     if first is not None:
         row, what = first
@@ -52,8 +52,8 @@ def compare(corpus: Corpus, mine: Checked, other: Corpus, theirs: Checked) -> li
     ]
 
 
-def _fields(corpus: Corpus, other: Corpus) -> list[Problem]:
-    """The fields that one alone has, or that are of other types."""
+def differing_fields(corpus: Corpus, other: Corpus) -> list[str]:
+    """In words, the fields that one alone has, or that are of other types."""
     mine, theirs = corpus.schema.fields, other.schema.fields
     found = []
     for name in sorted({*mine, *theirs}):
@@ -62,7 +62,7 @@ def _fields(corpus: Corpus, other: Corpus) -> list[Problem]:
             found.append(f"field {name!r} is absent {'here' if here is None else 'there'}")
         elif (here.name, here.is_list) != (there.name, there.is_list):
             found.append(f"field {name!r} is {here} here, {there} there")
-    return [Problem(message=text, is_damage=False) for text in found]
+    return found
 
 
 def _first_row(corpus: Corpus, other: Corpus, block: int, names: list[str]) -> tuple[int, str] | None:

@@ -17,6 +17,7 @@ from tokenyard.converters.verify.opened import open_to_verify
 from tokenyard.converters.verify.quarantine import write_good_part
 from tokenyard.converters.verify.reference import check_python, compare_with_reference
 from tokenyard.converters.verify.report import Problem, VerifyReport, bad_shards
+from tokenyard.converters.verify.unordered import compare_unordered
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DestinationExistsError, StorageError, VerificationError
@@ -33,6 +34,7 @@ def verify(
     *,
     quick: bool = False,
     against: str | os.PathLike[str] | Corpus | None = None,
+    unordered: bool = False,
     reference: bool = False,
     python: str | os.PathLike[str] | None = None,
     quarantine: str | os.PathLike[str] | None = None,
@@ -52,6 +54,8 @@ def verify(
         quick: see above.
         against: another corpus, in any format, that must hold the same rows. It is read too where it has another
             digest, to name the first row that differs; ``quick`` compares the digests of the manifests.
+        unordered: the rows of ``against`` may come in any order: both are read, and the sums of the digests of their
+            rows compared.
         reference: read every shard with the official library of its format too, and compare each token and field.
         python: the interpreter of an environment that has that library; this one's when not given.
         quarantine: where to make a corpus of the good part, if something is damaged: all shards that are whole, as
@@ -61,13 +65,16 @@ def verify(
         on_progress: called with a Progress now and then.
 
     Raises:
-        ConfigError: ``quick`` with ``reference`` or ``quarantine``, which read shards; ``python`` alone.
+        ConfigError: ``quick`` with ``reference``, ``quarantine`` or ``unordered``, which read shards; ``python`` or
+            ``unordered`` alone.
         MissingDependencyError: the official library isn't there; says what to install.
         DestinationExistsError: something lies at ``quarantine`` already.
         NotACorpusError, IncompleteCorpusError, StorageError: as ``open_corpus`` does.
     """
     begun = time.monotonic()
     interpreter = _checked(quick, reference, python, quarantine)
+    if unordered and (against is None or quick):
+        raise ConfigError("unordered says how to compare with against, and reads both: give against, and not quick")
     other = against if against is None or isinstance(against, Corpus) else open_corpus(against)
     opened = open_to_verify(path, dict(read or {}))
     corpus, meter = opened.corpus, Meter(on_progress)
@@ -87,7 +94,10 @@ def verify(
         else:
             checked = full_check(corpus, num_workers, meter)
             problems += [*checked.problems, *_hold_to_digest(corpus, checked, notes)]
-        if other is not None:
+        if other is not None and unordered:
+            meter.total += other.num_tokens
+            problems += compare_unordered(corpus, other, num_workers, meter)
+        elif other is not None:
             found, promised = _compare(corpus, checked, other, num_workers, meter, notes)
             problems += found
         if reference:

@@ -1,0 +1,109 @@
+"""Conditions on the fields of a row, as `lang == en`, `score >= 0.5`, `source in [web, books]`, `url is not null`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from tokenyard.errors import ConfigError
+from tokenyard.rows import Column
+from tokenyard.schema import FieldType
+
+_FORM = re.compile(
+    r"\s*([A-Za-z_][A-Za-z0-9_-]*)\s*(==|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\b|\bis\b)\s*(.*?)\s*"
+)
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_EXAMPLES = "lang == en, score >= 0.5, source in [web, books], url is not null"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition: the field's name, the operator (``==`` ... ``in``, ``not in``, ``is``, ``is not``), a value."""
+
+    text: str
+    field: str
+    operator: str
+    value: Any
+
+    def holds(self, column: Column) -> NDArray[np.bool_]:
+        """bool[k]: whether it holds in each row. A null is nothing but null: no comparison holds, ``!=`` neither."""
+        valid = np.ones(len(column), np.bool_) if column.valid is None else column.valid
+        if self.operator in ("is", "is not"):
+            return valid if self.operator == "is not" else ~valid
+        values: Any = _texts(column) if column.type.is_binary else column.values
+        with np.errstate(over="ignore"):  # a value that float16 can't hold is larger than all that it can
+            if self.operator in ("in", "not in"):
+                found = np.zeros(len(column), np.bool_)
+                for value in self.value:
+                    found |= np.asarray(values == value, np.bool_)
+                return valid & (found if self.operator == "in" else ~found)
+            return valid & np.asarray(_COMPARED[self.operator](values, self.value), np.bool_)
+
+
+def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
+    """Read a condition on one of some fields. Raises ConfigError that says what is wrong with it.
+
+    The value is read as YAML: a number, true or false, or text, in quotes where it would be read as something else.
+    """
+    match = _FORM.fullmatch(str(text))
+    if match is None:
+        raise ConfigError(f"where {text!r}: expected a field, an operator and a value, as in {_EXAMPLES}")
+    name, sign, said = match[1], " ".join(match[2].split()), match[3]
+    if name not in fields:
+        raise ConfigError(
+            f"where {text!r}: there is no field {name!r}; there are {', '.join(sorted(fields)) or 'none'}"
+        )
+    try:
+        value = yaml.safe_load(said)
+    except yaml.YAMLError:
+        raise ConfigError(f'where {text!r}: {said!r} is no value; put text in quotes, as in {name} == "a: b"') from None
+    type = fields[name]
+    if sign in ("is", "is not"):
+        if said != "null":
+            raise ConfigError(f"where {text!r}: '{sign}' goes with null alone; use == or != for values")
+        return Condition(text, name, sign, None)
+    if type.is_list or type.name == "bytes":
+        raise ConfigError(f"where {text!r}: field {name!r} is {type}, which can be compared with null alone")
+    values = value if sign in ("in", "not in") else [value]
+    if not isinstance(values, list):
+        raise ConfigError(f"where {text!r}: '{sign}' takes a list, as in {name} {sign} [{said or 'a, b'}]")
+    if type.name == "bool" and sign in ("<", "<=", ">", ">="):
+        raise ConfigError(f"where {text!r}: field {name!r} is bool; use == or !=")
+    for one in values:
+        _check_value(text, name, type, one)
+    return Condition(text, name, sign, value)
+
+
+def _check_value(text: str, name: str, type: FieldType, value: Any) -> None:
+    if type.is_binary:
+        fits, expected = isinstance(value, str), "text (in quotes, where YAML would read it as something else)"
+    elif type.name == "bool":
+        fits, expected = isinstance(value, bool), "true or false"
+    else:
+        fits, expected = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+    if not fits:
+        raise ConfigError(f"where {text!r}: field {name!r} is {type}, so expected {expected}; found {value!r}")
+
+
+def _texts(column: Column) -> NDArray[np.object_]:
+    """object[k]: the texts of a column; that of a null is empty."""
+    assert column.offsets is not None
+    data, ends = column.values.tobytes(), column.offsets.tolist()
+    texts = np.empty(len(column), object)
+    texts[:] = [data[a:b].decode() for a, b in pairwise(ends)]
+    return texts

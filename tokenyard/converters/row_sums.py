@@ -1,0 +1,97 @@
+"""A digest of rows in any order: equal for two corpora that hold the same rows, each as often, however they are sorted.
+
+Each row has a digest of its own, and the digest of all is their number and their sum. It tells what two sorted lists of
+row digests would tell, without a list: it is kept in 40 bytes, and sums of parts add up to the sum of the whole. It
+guards against accidents. Somebody who may choose many rows could find others with the same sum, so corpora from
+strangers are compared in order, by `ty1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from blake3 import blake3
+
+from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.job import plan_rows
+from tokenyard.corpus import Corpus
+from tokenyard.digest import canonical_items, digest_type
+from tokenyard.rows import Column, RowBatch
+
+_LIMIT = 1 << 256
+_RUN_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSum:
+    """Of some rows: how many they are, and the sum of their digests modulo 2^256."""
+
+    num_rows: int = 0
+    total: int = 0
+
+    def __add__(self, other: RowSum) -> RowSum:
+        return RowSum(num_rows=self.num_rows + other.num_rows, total=(self.total + other.total) % _LIMIT)
+
+    def __str__(self) -> str:
+        return f"rows1:{self.total:064x}"
+
+    def counts(self, name: str) -> dict[str, int]:
+        """As counts of a task, which are added up by name."""
+        return {f"{name}:rows": self.num_rows, f"{name}:sum": self.total}
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[str, int], name: str) -> Self:
+        """From counts that were added up."""
+        return cls(num_rows=counts.get(f"{name}:rows", 0), total=counts.get(f"{name}:sum", 0) % _LIMIT)
+
+
+def sum_of(batches: Iterable[RowBatch]) -> RowSum:
+    """The sum of the rows of some batches."""
+    found = RowSum()
+    for batch in batches:
+        total = sum(int.from_bytes(digest, "little") for digest in row_digests(batch))
+        found += RowSum(num_rows=len(batch), total=total % _LIMIT)
+    return found
+
+
+def row_digests(batch: RowBatch) -> list[bytes]:
+    """The digest of each row, 32 bytes: of its tokens, then of each field by name. See docs/specification.md."""
+    parts = [_pieces(batch.lengths, batch.tokens.astype("<u4"), batch.offsets)]
+    head = b"tokenyard/row/1\0"
+    for name in sorted(batch.fields):
+        column = batch.fields[name]
+        encoded = name.encode()
+        head += len(encoded).to_bytes(8, "little") + encoded + digest_type(column.type).encode() + b"\0"
+        parts.append(_field_pieces(column))
+    begun = blake3(head).digest()
+    return [blake3(b"".join((begun, *pieces))).digest() for pieces in zip(*parts, strict=True)]
+
+
+def sum_of_corpus(corpus: Corpus, num_workers: int) -> RowSum:
+    """The sum of all rows of a corpus, read in parallel."""
+    runs = list(plan_rows(corpus, _RUN_BYTES, np.dtype(corpus.schema.token_dtype).itemsize))
+    return sum((found for _, found in run_tasks(_sum_of_run, corpus, runs, num_workers)), RowSum())
+
+
+def _sum_of_run(corpus: Corpus, rows: range) -> RowSum:
+    return sum_of(corpus.batches(rows.start, rows.stop))
+
+
+def _pieces(lengths: np.ndarray, items: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+    """For each row its number of items, u64le, and their bytes."""
+    data, size = np.ascontiguousarray(items).tobytes(), items.itemsize
+    heads = lengths.astype("<u8").tobytes()
+    ends = (offsets * size).tolist()
+    return [heads[8 * i : 8 * i + 8] + data[ends[i] : ends[i + 1]] for i in range(len(lengths))]
+
+
+def _field_pieces(column: Column) -> list[bytes]:
+    """For each row whether it has a value, one byte, then the value as in ``_pieces``; a null has none."""
+    offsets = np.arange(len(column) + 1) if column.offsets is None else column.offsets
+    pieces = _pieces(np.diff(offsets), canonical_items(column.values, column.type), offsets)
+    if column.valid is None:
+        return [b"\1" + piece for piece in pieces]
+    return [b"\1" + piece if valid else b"\0" for piece, valid in zip(pieces, column.valid.tolist(), strict=True)]
