@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tokenyard.config import (
-    ConvertConfig,
     PackConfig,
     SourceConfig,
     TokenizeConfig,
@@ -16,12 +15,13 @@ from tokenyard.config import (
     load_job,
 )
 from tokenyard.config.jobs import TextConfig
+from tokenyard.config.loading import JOBS
 from tokenyard.config.reading import ReadConfig
 from tokenyard.converters.text import TextOptions
 from tokenyard.errors import ConfigError, StorageError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-MODELS = {"convert.yaml": ConvertConfig, "pack.yaml": PackConfig, "tokenize.yaml": TokenizeConfig}
+MODELS = {f"{job}.yaml": model for job, model in JOBS.items()}
 SOURCE = {"path": "a/web", "weight": 1}
 MINIMAL = {"data": {"path": "corpus"}, "order": {"global_batch_size": 8}}
 
@@ -356,14 +356,14 @@ def test_a_job_gives_only_the_arguments_that_are_there(tmp_path):
         "options": {"compression": "zstd"},
     }
     assert load_job({"text": {"text_field": "body"}}, "tokenize") == {"text": {"text_field": "body"}}
-    with pytest.raises(ConfigError, match="expected one of the jobs convert, pack, tokenize, found 'train'"):
+    with pytest.raises(ConfigError, match=r"expected one of the jobs convert, filter, merge, .*, found 'train'"):
         load_job(file, "train")
     file.write_text("strategi: concat\n")
     with pytest.raises(ConfigError, match=r"strategi \(line 1\): unknown key; did you mean strategy\?"):
         load_job(file, "pack")
 
 
-@pytest.mark.parametrize("model", [TrainConfig, ConvertConfig, PackConfig, TokenizeConfig])
+@pytest.mark.parametrize("model", [TrainConfig, *JOBS.values()])
 def test_the_schema_for_editors_describes_every_key(model):
     schema = json_schema(model)
     assert schema["$schema"].startswith("https://json-schema.org/")
@@ -374,6 +374,25 @@ def test_the_schema_for_editors_describes_every_key(model):
             if section.get("title") != "Split":
                 assert key.get("description") or "$ref" in key or "default" in key, name
     json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    ("job", "values"),
+    [
+        ("convert", {"src": "a", "dst": "b", "to": "mds", "shuffle": 7}),
+        ("filter", {"src": "a", "min_tokens": 3, "where": ["n == 1"]}),
+        ("split", {"src": "a", "dst": "b", "parts": {"validation": 0.1, "test": 500}, "seed": 3}),
+        ("merge", {"sources": ["a", "b"], "dst": "c", "format": "npy"}),
+    ],
+)
+def test_the_settings_of_a_job_come_as_they_are_given(job, values):
+    assert load_job(values, job) == values
+
+
+@pytest.mark.parametrize("size", [0, 0.0, 1.0, -1])
+def test_a_part_is_a_share_or_a_number_of_rows(size):
+    with pytest.raises(ConfigError, match=r"parts\.v"):
+        load_job({"parts": {"v": size}}, "split")
 
 
 def test_the_settings_of_texts_have_the_names_and_defaults_of_the_options_of_reading_them():

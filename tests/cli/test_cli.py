@@ -41,6 +41,9 @@ def test_help_names_every_command_and_each_command_has_an_example():
         "tokenize",
         "pack",
         "convert",
+        "split",
+        "merge",
+        "filter",
         "index",
         "verify",
         "info",
@@ -66,6 +69,37 @@ def test_the_format_to_write_has_two_names_in_every_job(corpus, tmp_path):
         for kind in ("converted", "packed"):
             assert tokenyard.open_corpus(tmp_path / f"{kind}{flag}").format == "mds"
         assert flag in run("tokenize", "--help")
+
+
+def test_rows_are_shuffled_split_merged_and_filtered(corpus, tmp_path):
+    report = json.loads(run("convert", corpus, tmp_path / "shuffled", "--to", "mds", "--shuffle", 3, "--json"))
+    assert report["source_digest"] == tokenyard.open_corpus(corpus).digest
+    against = ("--against", corpus, "--unordered", "--json")
+    assert json.loads(run("verify", tmp_path / "shuffled", *against))["ok"]
+    run("split", corpus, tmp_path / "parts", "--part", "validation=1", "--seed", 2)
+    parts = [tmp_path / "parts" / name for name in ("train", "validation")]
+    assert [len(tokenyard.open_corpus(part)) for part in parts] == [2, 1]
+    run("merge", *parts, tmp_path / "merged", "--to", "parquet")
+    assert json.loads(run("verify", tmp_path / "merged", *against))["ok"]
+    condition = ("--where", "source == 'file 1'")
+    report = json.loads(run("filter", tmp_path / "merged", tmp_path / "one", *condition, "--min-tokens", 1, "--json"))
+    assert (report["num_rows"], report["num_tokens"], report["num_dropped_rows"]) == (1, 10, 2)
+    said = run("verify", tmp_path / "one", *against, code=1)
+    assert "1 rows here, 3 rows there" in said
+    said = run("verify", tmp_path / "one", "--unordered", code=2)
+    assert "give against, and not quick" in said
+    assert "merge takes its sources and then the corpus to make" in run("merge", corpus, code=2)
+    assert "missing DST" in run("filter", corpus, code=2)
+
+
+def test_rows_are_split_in_shares_of_the_work_from_yaml(corpus, tmp_path):
+    file = tmp_path / "split.yaml"
+    file.write_text(f"src: {corpus}\ndst: {tmp_path / 'parts'}\nparts: {{v: 1}}\nrest: t\n")
+    for k in (2, 1):
+        report = json.loads(run("split", "--config", file, "--task", f"{k}/2", "--json"))
+    assert report["num_open_tasks"] == 0
+    run("split", "--config", file, "--finish")
+    assert [len(tokenyard.open_corpus(tmp_path / "parts" / name)) for name in "tv"] == [2, 1]
 
 
 def test_convert_verify_and_info_go_together(corpus, tmp_path):

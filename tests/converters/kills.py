@@ -17,8 +17,11 @@ from typing import Any
 from blake3 import blake3
 
 from tokenyard.converters.convert import plan_convert
+from tokenyard.converters.filter_rows import plan_filter
+from tokenyard.converters.merge import plan_merge
 from tokenyard.converters.pack import plan_pack
 from tokenyard.converters.run import run_job
+from tokenyard.converters.split import split
 from tokenyard.converters.tokenize import plan_tokenize
 from tokenyard.corpus import open_corpus
 from tokenyard.errors import TokenyardError
@@ -27,12 +30,27 @@ ACTS = ["link", "mkdir", "fsync", "open", "rename", "replace", "rmdir", "truncat
 OPTIONS = {"shard_bytes": 20_000}
 
 
+def job_of(kind: str, source: str, tokenizer: str) -> Callable[[Path, bool], object]:
+    """What makes a corpus at a place, whether it replaces one or not."""
+    if kind == "split":
+        parts = {"validation": 0.3, "test": 7}
+        return lambda place, overwrite: split(source, place, parts=parts, overwrite=overwrite, **OPTIONS)
+    job = plan(kind, source, tokenizer)
+    return lambda place, overwrite: run_job(job, place, overwrite=overwrite)
+
+
 def plan(kind: str, source: str, tokenizer: str) -> Any:
     if kind == "tokenize":
         text = {"split_bytes": 200}
         return plan_tokenize(source, tokenizer=tokenizer, add_eos=False, format="mds", text=text, **OPTIONS)
     if kind == "pack":
         return plan_pack(source, seq_len=4, format="webdataset", **OPTIONS)
+    if kind == "filter":
+        return plan_filter(source, min_tokens=2, **OPTIONS)
+    if kind == "merge":
+        return plan_merge([source, source], format="parquet", **OPTIONS)
+    if kind == "shuffle":
+        return plan_convert(source, to="npy", shuffle=1, **OPTIONS)
     return plan_convert(source, to=kind, **OPTIONS)
 
 
@@ -86,7 +104,7 @@ def state(place: Path) -> str:
 
 
 def main(kind: str, source: str, folder: Path, overwrite: bool, stride: int, tokenizer: str = "") -> None:
-    job, old = plan(kind, source, tokenizer), folder / "old"
+    run, old = job_of(kind, source, tokenizer), folder / "old"
     if overwrite:
         run_job(plan_convert(source, to="csv"), old)
     act, ended = 0, "killed"
@@ -98,12 +116,12 @@ def main(kind: str, source: str, folder: Path, overwrite: bool, stride: int, tok
 
         def interrupted(act: int = act, place: Path = place) -> None:
             kill_at(act)
-            run_job(job, place, overwrite=overwrite)
+            run(place, overwrite)
 
         ended = forked(interrupted)
         found: dict[str, Any] = {"ended": ended, "found": state(place)}
         if ended == "killed":
-            found["again"] = forked(lambda place=place: run_job(job, place, overwrite=overwrite))
+            found["again"] = forked(lambda place=place: run(place, overwrite))
         sys.stdout.write(json.dumps({**found, "contents": contents(place.parent)}) + "\n")
         sys.stdout.flush()
         shutil.rmtree(place.parent)

@@ -72,7 +72,17 @@ def check_kills(folder: Path, kind: str, source: Path, how: str, stride: int) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"), [("mds", "create"), ("parquet", "overwrite"), ("pack", "create"), ("tokenize", "create")]
+    ("kind", "how"),
+    [
+        ("mds", "create"),
+        ("parquet", "overwrite"),
+        ("pack", "create"),
+        ("tokenize", "create"),
+        ("shuffle", "create"),
+        ("filter", "overwrite"),
+        ("merge", "create"),
+        ("split", "create"),
+    ],
 )
 def test_a_job_that_was_killed_gives_the_same_bytes_when_it_is_run_again(
     tmp_path: Path, source: Path, texts: Path, kind: str, how: str
@@ -82,7 +92,10 @@ def test_a_job_that_was_killed_gives_the_same_bytes_when_it_is_run_again(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("how", ["create", "overwrite"])
-@pytest.mark.parametrize("kind", ["npy", "mds", "webdataset", "parquet", "jsonl", "csv", "pack", "tokenize"])
+@pytest.mark.parametrize(
+    "kind",
+    ["npy", "mds", "webdataset", "parquet", "jsonl", "csv", "pack", "tokenize", "shuffle", "filter", "merge"],
+)
 def test_a_job_killed_at_any_act_gives_the_same_bytes_when_it_is_run_again(
     tmp_path: Path, source: Path, texts: Path, kind: str, how: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -79,17 +80,19 @@ def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
         return Condition(text, name, sign, None)
     if type.is_list or type.name == "bytes":
         raise ConfigError(f"where {text!r}: field {name!r} is {type}, which can be compared with null alone")
-    values = value if sign in ("in", "not in") else [value]
-    if not isinstance(values, list):
+    is_listed = sign in ("in", "not in")
+    if is_listed and not isinstance(value, list):
         raise ConfigError(f"where {text!r}: '{sign}' takes a list, as in {name} {sign} [{said or 'a, b'}]")
     if type.name == "bool" and sign in ("<", "<=", ">", ">="):
         raise ConfigError(f"where {text!r}: field {name!r} is bool; use == or !=")
-    for one in values:
-        _check_value(text, name, type, one)
-    return Condition(text, name, sign, value)
+    values = [_checked(text, name, type, one) for one in (value if is_listed else [value])]
+    return Condition(text, name, sign, values if is_listed else values[0])
 
 
-def _check_value(text: str, name: str, type: FieldType, value: Any) -> None:
+def _checked(text: str, name: str, type: FieldType, value: Any) -> Any:
+    if not type.is_binary and type.name != "bool" and isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)  # 1e-3 is text to YAML
     if type.is_binary:
         fits, expected = isinstance(value, str), "text (in quotes, where YAML would read it as something else)"
     elif type.name == "bool":
@@ -98,6 +101,7 @@ def _check_value(text: str, name: str, type: FieldType, value: Any) -> None:
         fits, expected = isinstance(value, int | float) and not isinstance(value, bool), "a number"
     if not fits:
         raise ConfigError(f"where {text!r}: field {name!r} is {type}, so expected {expected}; found {value!r}")
+    return value
 
 
 def _texts(column: Column) -> NDArray[np.object_]:

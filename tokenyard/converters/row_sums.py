@@ -8,8 +8,9 @@ strangers are compared in order, by `ty1`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, repeat
 from typing import Self
 
 import numpy as np
@@ -19,7 +20,10 @@ from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import plan_rows
 from tokenyard.corpus import Corpus
 from tokenyard.digest import canonical_items, digest_type
-from tokenyard.rows import Column, RowBatch
+from tokenyard.rows import Array, Column, Offsets, RowBatch
+
+#: One piece of bytes for each row.
+Pieces = Sequence[bytes | memoryview]
 
 _LIMIT = 1 << 256
 _RUN_BYTES = 64 << 20
@@ -59,15 +63,15 @@ def sum_of(batches: Iterable[RowBatch]) -> RowSum:
 
 def row_digests(batch: RowBatch) -> list[bytes]:
     """The digest of each row, 32 bytes: of its tokens, then of each field by name. See docs/specification.md."""
-    parts = [_pieces(batch.lengths, batch.tokens.astype("<u4"), batch.offsets)]
     head = b"tokenyard/row/1\0"
+    parts = _token_parts(batch)
     for name in sorted(batch.fields):
         column = batch.fields[name]
         encoded = name.encode()
         head += len(encoded).to_bytes(8, "little") + encoded + digest_type(column.type).encode() + b"\0"
-        parts.append(_field_pieces(column))
+        parts += _field_parts(column)
     begun = blake3(head).digest()
-    return [blake3(b"".join((begun, *pieces))).digest() for pieces in zip(*parts, strict=True)]
+    return [blake3(b"".join(pieces)).digest() for pieces in zip(repeat(begun), *parts)]
 
 
 def sum_of_corpus(corpus: Corpus, num_workers: int) -> RowSum:
@@ -80,18 +84,41 @@ def _sum_of_run(corpus: Corpus, rows: range) -> RowSum:
     return sum_of(corpus.batches(rows.start, rows.stop))
 
 
-def _pieces(lengths: np.ndarray, items: np.ndarray, offsets: np.ndarray) -> list[bytes]:
-    """For each row its number of items, u64le, and their bytes."""
-    data, size = np.ascontiguousarray(items).tobytes(), items.itemsize
-    heads = lengths.astype("<u8").tobytes()
-    ends = (offsets * size).tolist()
-    return [heads[8 * i : 8 * i + 8] + data[ends[i] : ends[i + 1]] for i in range(len(lengths))]
+def _token_parts(batch: RowBatch) -> list[Pieces]:
+    """For each row its number of tokens, and these at 2 bytes where all ids of the row fit, else at 4."""
+    wide = np.zeros(len(batch), np.bool_)
+    if batch.num_tokens and batch.tokens.itemsize > 2:
+        wide[np.searchsorted(batch.offsets, np.flatnonzero(batch.tokens >= 1 << 16), side="right") - 1] = True
+    items = _items(batch.tokens.astype("<u2"), batch.offsets)
+    if wide.any():
+        in_four = _items(batch.tokens.astype("<u4"), batch.offsets)
+        items = [in_four[i] if wide[i] else item for i, item in enumerate(items)]
+    widths = [b"\4" if is_wide else b"\2" for is_wide in wide.tolist()]
+    return [widths, _numbers(batch.lengths), items]
 
 
-def _field_pieces(column: Column) -> list[bytes]:
-    """For each row whether it has a value, one byte, then the value as in ``_pieces``; a null has none."""
+def _field_parts(column: Column) -> list[Pieces]:
+    """For each row whether it has a value, the number of its items, and these; a null has neither."""
     offsets = np.arange(len(column) + 1) if column.offsets is None else column.offsets
-    pieces = _pieces(np.diff(offsets), canonical_items(column.values, column.type), offsets)
+    items = _items(canonical_items(column.values, column.type), offsets)
+    lengths = _numbers(np.diff(offsets))
     if column.valid is None:
-        return [b"\1" + piece for piece in pieces]
-    return [b"\1" + piece if valid else b"\0" for piece, valid in zip(pieces, column.valid.tolist(), strict=True)]
+        return [[b"\1"] * len(column), lengths, items]
+    valid = column.valid.tolist()
+    return [
+        [b"\1" if is_valid else b"\0" for is_valid in valid],
+        [length if is_valid else b"" for is_valid, length in zip(valid, lengths, strict=True)],
+        [item if is_valid else b"" for is_valid, item in zip(valid, items, strict=True)],
+    ]
+
+
+def _numbers(values: Offsets) -> Pieces:
+    """Each number, u64le."""
+    data = values.astype("<u8").tobytes()
+    return [data[i : i + 8] for i in range(0, len(data), 8)]
+
+
+def _items(values: Array, offsets: Offsets) -> Pieces:
+    """The bytes of the items of each row."""
+    data = np.ascontiguousarray(values).view(np.uint8).data
+    return [data[a:b] for a, b in pairwise((offsets * values.itemsize).tolist())]
