@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.converters.test_convert import FORMATS, tree, write
-from tests.converters.test_shuffle import rows_of
+from tests.converters.test_shuffle import named_rows_of, rows_of
 from tests.corpora import write_corpus
 from tokenyard.converters.filter_rows import filter_rows, plan_filter
 from tokenyard.converters.run import run_part
@@ -47,9 +47,8 @@ def test_the_rows_for_which_all_conditions_hold_are_kept_in_order(
 ) -> None:
     report = filter_rows(source, tmp_path / "out", **settings, **SMALL)
     before, after = open_corpus(source), open_corpus(tmp_path / "out")
-    wanted = [i for i in range(len(before)) if is_wanted(before.row(i))]
-    rows = rows_of(before)
-    assert rows_of(after) == [rows[i] for i in wanted]
+    wanted = [row for row in named_rows_of(before) if is_wanted(row)]
+    assert named_rows_of(after) == wanted
     assert (report.num_rows, report.num_dropped_rows) == (len(wanted), len(before) - len(wanted))
     assert report.num_tokens + report.num_dropped_tokens == before.num_tokens
     assert (after.format, after.schema, after.digest) == (before.format, before.schema, report.digest)
@@ -57,7 +56,7 @@ def test_the_rows_for_which_all_conditions_hold_are_kept_in_order(
 
 def test_rows_that_failed_are_counted_by_condition(source: Path, tmp_path: Path) -> None:
     report = filter_rows(source, tmp_path / "out", min_tokens=1, where=["n <= -2000", "source == ''"])
-    rows = [open_corpus(source).row(i) for i in range(2600)]
+    rows = named_rows_of(open_corpus(source))
     assert report.failed == {
         "min_tokens 1": sum(len(row["tokens"]) < 1 for row in rows),
         "n <= -2000": 2000,

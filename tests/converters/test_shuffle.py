@@ -28,11 +28,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("shuffled") / "source", "parquet", num_rows=5000, shard_bytes=30_000)
 
 
-def rows_of(corpus: Corpus) -> list[list[Any]]:
+def named_rows_of(corpus: Corpus) -> list[dict[str, Any]]:
     return [
-        [value.tolist() if isinstance(value, np.ndarray) else value for value in corpus.row(i).values()]
-        for i in range(len(corpus))
+        {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in batch.row(i).items()}
+        for batch in corpus.batches()
+        for i in range(len(batch))
     ]
+
+
+def rows_of(corpus: Corpus) -> list[list[Any]]:
+    return [list(row.values()) for row in named_rows_of(corpus)]
 
 
 def sorted_row_digests(corpus: Corpus) -> list[bytes]:
