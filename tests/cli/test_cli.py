@@ -175,7 +175,7 @@ def test_formats_lists_all_six_with_their_options():
 def test_schema_prints_the_json_schema_of_the_yaml(tmp_path):
     assert "global_batch_size" in run("schema")
     assert "seq_len" in run("schema", "--of", "pack")
-    assert "expected one of train, tokenize" in run("schema", "--of", "nope", code=2)
+    assert "expected one of train, convert, filter" in run("schema", "--of", "nope", code=2)
     run("schema", "-o", tmp_path / "schema.json")
     assert json.loads((tmp_path / "schema.json").read_text())
 
