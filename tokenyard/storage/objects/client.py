@@ -44,6 +44,11 @@ class Objects:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # opens anew where it arrives
 
+    @property
+    def lists(self) -> bool:
+        """Whether objects can be listed; web servers don't."""
+        return not self.url.startswith(("http:", "https:"))
+
     def head(self, name: str) -> ObjectInfo | None:
         """What an object is, without its bytes; None where there is none."""
         return self._direct.head(name)
