@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import peers
+from tests.servers.faulty import Proxy, proxy
 from tests.servers.s3 import S3Server, s3_server
 
 # Real tokenizers come from installed packages; nothing asks a hub.
@@ -65,3 +66,11 @@ def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     return f"s3://{s3.make_bucket()}"
+
+
+@pytest.fixture
+def faulty(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy in front of the S3 server, to which the environment leads; see ``bucket``."""
+    with proxy(s3.port) as state:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", state.url)
+        yield state
