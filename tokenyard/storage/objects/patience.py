@@ -146,6 +146,8 @@ def _way_out(text: str, patience: Patience) -> str:
             "GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, HF_TOKEN) and "
             "what they allow; for a public bucket set AWS_SKIP_SIGNATURE=true (GOOGLE_, AZURE_)"
         )
+    if status == 404:
+        return "check the URL: bucket or repository, revision, folder"
     if status in (301, 307, 400) or "redirect" in text:
         return "check the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"
     if status in (429, 503):
