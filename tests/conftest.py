@@ -1,13 +1,15 @@
 """What all tests share: Hypothesis profiles, the rule on skips, the peers' environment."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import peers
+from tests.servers.faulty import Proxy, proxy
+from tests.servers.s3 import S3Server, s3_server
 
 # Real tokenizers come from installed packages; nothing asks a hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -49,3 +51,26 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def peers_python() -> Path:
     """The Python of the environment that holds the official libraries."""
     return peers.find_python()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A running S3 server."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket; the environment leads to its server."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{s3.make_bucket()}"
+
+
+@pytest.fixture
+def faulty(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy in front of the S3 server, to which the environment leads; see ``bucket``."""
+    with proxy(s3.port) as state:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", state.url)
+        yield state

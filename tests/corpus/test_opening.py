@@ -113,7 +113,7 @@ def test_a_cache_that_can_not_be_written_costs_time_and_nothing_else(
 
         monkeypatch.delenv("TOKENYARD_CACHE")
         monkeypatch.setattr(Path, "expanduser", no_home)
-    monkeypatch.setattr("tokenyard.corpus.opening.local_path", Path)
+    monkeypatch.setattr("tokenyard.corpus.locating.local_path", Path)
     for _ in range(2):
         assert len(open_corpus(folder)) == 3
     assert len(scans) == 6

@@ -12,6 +12,7 @@ from blake3 import blake3
 
 import tokenyard
 from tests.corpora import FORMATS, random_rows, write_corpus
+from tests.servers.copies import upload
 from tokenyard.datasets.handover import Receiver
 from tokenyard.errors import ConfigError, DataError, NotACorpusError
 
@@ -332,3 +333,16 @@ def test_a_loader_is_built_from_a_file_too(corpus, tmp_path):
     file.write_text(f"data: {{path: {corpus}, sample: {{seq_len: 16}}}}\norder: {{global_batch_size: 8, seed: 7}}\n")
     assert len(tokenyard.build_dataloader(file, 0, 1)) == len(tokenyard.build_dataloader(settings(corpus), 0, 1))
     assert len(tokenyard.build_dataloader(tokenyard.load_config(file), 0, 1))
+
+
+@pytest.mark.parametrize("format", ["npy", "parquet"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_from_a_bucket_are_those_from_a_disk(format, workers, tmp_path, bucket):
+    write_corpus(tmp_path / "c", ROWS, format=format, shard_bytes=1000)
+    upload(tmp_path / "c", bucket)
+    mode = {"num_workers": 2, "num_threads": 0} if workers else {"num_threads": 2}
+    local = tokenyard.build_dataloader(settings(tmp_path / "c", num_threads=0), rank=0, world_size=1)
+    remote = tokenyard.build_dataloader(settings(bucket, **mode), rank=0, world_size=1)
+    for ours, theirs in zip(local, remote, strict=True):
+        assert torch.equal(ours["input_ids"], theirs["input_ids"])
+        assert torch.equal(ours["sample_ids"], theirs["sample_ids"])

@@ -43,7 +43,12 @@ def parent_of(settings: BenchSettings) -> tuple[Path, list[str]]:
         return settings.folder, []
     if settings.source is None:
         return Path.cwd(), ["Everything was written in the current folder; --dir names another disk."]
-    beside = open_corpus(settings.source, **dict(settings.read)).folder.path.resolve().parent
+    source = open_corpus(settings.source, **dict(settings.read)).folder
+    if not source.asks_cheaply:
+        return Path.cwd(), [
+            "The corpus is on no disk here, so that of the current folder was measured; --dir names one."
+        ]
+    beside = source.path.resolve().parent
     if os.access(beside, os.W_OK):
         return beside, ["Everything was written beside the corpus, on its disk; --dir names another one."]
     return Path.cwd(), [

@@ -23,7 +23,7 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.manifest import Layout, Manifest
 from tokenyard.rows import Array, Offsets, RowBatch
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, checksum
+from tokenyard.storage import Folder, ObjectPath, checksum
 
 #: Tokens in a batch that ``batches`` yields, unless told otherwise, or one row alone has more.
 BATCH_TOKENS = 1 << 20
@@ -72,8 +72,8 @@ class Corpus:
     # ---- what it is ----
 
     @property
-    def path(self) -> Path:
-        """Where it is: its folder, or the one file that somebody else's corpus is."""
+    def path(self) -> Path | ObjectPath:
+        """Where it is: its folder or its URL, or the one file that somebody else's corpus is."""
         return self._shards.path
 
     @property

@@ -7,7 +7,6 @@ file that changes is looked at again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ _VERSION = 1
 def shard_key(folder: Folder, format: Format, shard: ShardSource, options: ReadOptions) -> str:
     """What an unchanged shard is known by, read in this way."""
     files = [(f.name, f.bytes, folder.modified(f.name)) for f in shard.files]
-    return _key("index", os.path.abspath(folder.path), format.name, files, dict(shard.meta), options.model_dump())
+    return _key("index", folder.identity, format.name, files, dict(shard.meta), options.model_dump())
 
 
 def indexed(folder: Folder, format: Format, shard: ShardSource, schema: Schema, key: str) -> ShardIndex:

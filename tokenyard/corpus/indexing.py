@@ -15,7 +15,16 @@ from typing import Any
 
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.index_cache import keep_digests
-from tokenyard.corpus.opening import Found, discover, incomplete, listing_id, plain_options, read_options
+from tokenyard.corpus.locating import bucket, is_remote
+from tokenyard.corpus.opening import (
+    Found,
+    discover,
+    incomplete,
+    listing_id,
+    names_of,
+    plain_options,
+    read_options,
+)
 from tokenyard.corpus.paths import local_path
 from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.corpus.shards import read_index
@@ -40,14 +49,17 @@ def index_corpus(
     """Index a folder, and return its manifest.
 
     A corpus that others made gets row indexes, checksums and a content digest in ``.tokenyard/``; where that can't be
-    written, a warning says so and the user's cache keeps indexes and digest. ``format`` and ``options`` are those of
-    ``open_corpus``. A corpus of ours gets back row indexes that are lost or damaged, if the shards themselves say where
-    rows begin and the digest proves it. Nothing is done for a corpus that is whole, unless ``force``.
+    written, a warning says so and the user's cache keeps indexes and digest; of a URL it always does. ``format`` and
+    ``options`` are those of ``open_corpus``. A corpus of ours gets back row indexes that are lost or damaged, if the
+    shards themselves say where rows begin and the digest proves it. Nothing is done for a corpus that is whole, unless
+    ``force``.
 
     Raises NotACorpusError, IncompleteCorpusError, DataError, ConfigError, StorageError, and VerificationError when
     rebuilt indexes give other rows.
     """
     chosen = read_options(options)
+    if is_remote(path):
+        return _index_remote(str(path), format, chosen)
     folder = Folder(local_path(path))
     if not folder.path.is_dir():
         what = "a file; move it into a folder of its own, as" if folder.path.is_file() else "no such folder;"
@@ -62,6 +74,24 @@ def index_corpus(
     if folder.exists(MARKER_NAME):
         raise incomplete(folder)
     return _write(folder, discover(folder, folder.list(), format, chosen), chosen)
+
+
+def _index_remote(url: str, format: str, options: ReadOptions) -> Manifest:
+    """What was found out about a corpus of others at a URL goes into the user's cache; nothing is written there."""
+    folder: Folder = bucket(url, "auto")
+    if folder.exists(MANIFEST_NAME):
+        raise ConfigError(
+            f"{url}: has a manifest already, and row indexes are rebuilt on a disk; copy the corpus to one, index it "
+            "there, and upload it"
+        )
+    if folder.exists(MARKER_NAME):
+        raise incomplete(folder)
+    folder, names = names_of(folder)
+    found = discover(folder, names, format, options)
+    digests = _digest(folder, found.manifest, found.indexes)
+    if keep_digests(found.keys, digests) is None:
+        raise StorageError(f"{url}: the user's cache, where its index goes, can't be written; set TOKENYARD_CACHE")
+    return replace(found.manifest, digests=digests)
 
 
 def _index_again(folder: Folder, manifest: Manifest, options: ReadOptions, force: bool) -> Manifest:

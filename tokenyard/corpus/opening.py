@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from tokenyard.corpus.claim import is_held
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.index_cache import indexed, known_digests, shard_key
-from tokenyard.corpus.paths import local_path
+from tokenyard.corpus.locating import ReadOption, locate, single_object
 from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.errors import (
     ConfigError,
@@ -28,10 +27,7 @@ from tokenyard.formats.base import Discovered, Format, OnBad, ReadOptions, expla
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.registry import format_names, get_format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest, ShardInfo
-from tokenyard.storage import Folder, ReadMode, checksum, quick_mode
-
-#: How the bytes of raw shards come; `auto` chooses by the file system.
-ReadOption = Literal["auto"] | ReadMode
+from tokenyard.storage import Bucket, Folder, checksum
 
 
 def open_corpus(
@@ -42,14 +38,15 @@ def open_corpus(
     cache_bytes: int = 1 << 30,
     **options: Any,
 ) -> Corpus:
-    """Open a folder, a single file, a list of files, or a ``file://`` URL.
+    """Open a folder, a single file, a list of files, or a URL (``s3://``, ``gs://``, ``az://``, ``hf://``, ``https://``).
 
     ``format`` is checked when given. ``options`` (ReadOptions: ``tokens``, ``token_dtype``, ``fields``, ``split``) say
     of a corpus that others made what it doesn't say itself.
 
     ``read`` says how the bytes of raw shards come, those of npy, mds and webdataset: ``mmap`` (memory maps), ``pread``
-    (ranges, read into memory of our own), or ``auto``: ``pread`` on network file systems, else ``mmap``. Nothing but
-    speed and memory depends on it. ``cache_bytes`` bounds the memory for storage blocks decoded, or read by ``pread``.
+    (ranges, read into memory of our own), or ``auto``: ``pread`` of URLs and on network file systems, else ``mmap``.
+    Nothing but speed and memory depends on it. ``cache_bytes`` bounds the memory for storage blocks decoded, or read by
+    ``pread``.
 
     Raises NotACorpusError, IncompleteCorpusError (a job's marker without a manifest), DataError, ConfigError.
     """
@@ -78,14 +75,14 @@ def _open(
     path: Any, format: str, read: ReadOption, cache_bytes: int, options: Mapping[str, Any], on_bad: OnBad | None
 ) -> Corpus:
     chosen = read_options(options)
-    folder, listed = _locate(path, read)
+    folder, listed = locate(path, read)
     names = listed
     if names is None:
-        if folder.exists(MANIFEST_NAME):
-            return _open_own(folder, format, chosen, cache_bytes, on_bad)
+        if (manifest := _manifest_bytes(folder)) is not None:
+            return _open_own(folder, manifest, format, chosen, cache_bytes, on_bad)
         if folder.exists(MARKER_NAME):
             raise incomplete(folder)
-        names = folder.list()
+        folder, names = names_of(folder)
     found = discover(folder, names, format, chosen, on_bad)
     used = {file.name for shard in found.manifest.shards for file in shard.files}
     if (
@@ -101,8 +98,43 @@ def _open(
     return Corpus(folder, found.manifest, found.format, found.indexes, cache_bytes=cache_bytes)
 
 
+def _manifest_bytes(folder: Folder) -> bytes | None:
+    if isinstance(folder, Bucket):
+        return folder.read_voucher(MANIFEST_NAME)
+    return folder.read(MANIFEST_NAME) if folder.exists(MANIFEST_NAME) else None
+
+
+def names_of(folder: Folder) -> tuple[Folder, list[str]]:
+    """The names of the files of a folder without a manifest; of a URL of one object, the folder around it.
+
+    Where a format's own index is (MDS's index.json), it names all others, and no bucket is listed. Raises
+    NotACorpusError, StorageError, DataError.
+    """
+    if not isinstance(folder, Bucket):
+        return folder, folder.list()
+    indexed = {f.index_name: f for f in map(get_format, format_names()) if f.index_name}
+    for name, format in indexed.items():
+        if (data := folder.read_voucher(name)) is not None and format.is_index(data, str(folder.at(name))):
+            return folder, [name]
+    folder.forget_voucher()
+    names = folder.list() if folder.objects.lists else []
+    if not names and (found := single_object(folder)) is not None:
+        return found
+    if not folder.objects.lists:
+        raise NotACorpusError(
+            f"{folder.path}: web servers don't list, so a corpus there needs {' or '.join([MANIFEST_NAME, *indexed])}, "
+            "and none is there; name a file of it, or run 'tokenyard index' before it is uploaded"
+        )
+    return folder, names
+
+
 def incomplete(folder: Folder) -> IncompleteCorpusError:
     """Says of a folder with a marker and no manifest whether somebody is at it."""
+    if isinstance(folder, Bucket):
+        return IncompleteCorpusError(
+            f"{folder.path}: a job has begun here and has not finished ({MARKER_NAME} is there, the manifest is not); "
+            "wait for its end, or run it again, so that it goes on"
+        )
     if is_held(folder.path):
         return IncompleteCorpusError(f"{folder.path}: a job is making this corpus right now; wait for its end")
     return IncompleteCorpusError(
@@ -176,8 +208,10 @@ def plain_options(options: ReadOptions) -> dict[str, Any]:
     return options.model_dump(mode="json", exclude_none=True)
 
 
-def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: int, on_bad: OnBad | None) -> Corpus:
-    manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
+def _open_own(
+    folder: Folder, data: bytes, format: str, options: ReadOptions, cache_bytes: int, on_bad: OnBad | None
+) -> Corpus:
+    manifest = Manifest.from_json(data, str(folder.at(MANIFEST_NAME)))
     if format not in ("auto", manifest.format):
         raise ConfigError(f"{folder.path} is a corpus in format {manifest.format}, not {format}; use format: auto")
     given, said = plain_options(options), manifest.provenance.get("options", {})
@@ -188,7 +222,9 @@ def _open_own(folder: Folder, format: str, options: ReadOptions, cache_bytes: in
         )
     if manifest.provenance.get("job") == INDEX_JOB:
         try:
-            _check_unchanged(folder, manifest, said)
+            # Elsewhere it would take a listing at every opening; there sizes and etags are checked as files are read.
+            if folder.asks_cheaply:
+                _check_unchanged(folder, manifest, said)
         except DataError as e:
             if on_bad is None:
                 raise
@@ -224,33 +260,6 @@ def _check_unchanged(folder: Folder, manifest: Manifest, options: Mapping[str, A
         f"{folder.path}: it was indexed, and its shards have changed since ({told}); run 'tokenyard index "
         f"{folder.path}' again"
     )
-
-
-def _locate(path: Any, read: ReadOption) -> tuple[Folder, list[str] | None]:
-    """The folder, and the names of the files when these were given and not the folder itself."""
-    if isinstance(path, str | os.PathLike):
-        local = local_path(path)
-        if local.is_dir():
-            return _folder(local, read), None
-        if local.is_file():
-            return _folder(local.parent, read), [local.name]
-        raise NotACorpusError(f"{local}: no such file or folder")
-    files = [Path(os.path.abspath(local_path(p))) for p in path]
-    if not files:
-        raise NotACorpusError("an empty list of files is no corpus")
-    for file in files:
-        if not file.is_file():
-            raise NotACorpusError(f"{file}: no such file (a list names the files of one corpus, in order)")
-    parent = Path(os.path.commonpath([f.parent for f in files]))
-    return _folder(parent, read), [f.relative_to(parent).as_posix() for f in files]
-
-
-def _folder(path: Path, read: ReadOption) -> Folder:
-    if read == "auto":
-        return Folder(path, read=quick_mode(path))
-    if read not in get_args(ReadMode):
-        raise ConfigError(f"read: expected auto, mmap or pread, found {read!r:.60}")
-    return Folder(path, read=read)
 
 
 def _ask_formats(

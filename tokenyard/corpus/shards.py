@@ -7,6 +7,7 @@ here: a damaged shard is an error that names it, never other rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tokenyard.formats.index import ShardIndex, most_even
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, checksum
+from tokenyard.storage import Folder, ObjectPath, checksum
 from tokenyard.storage.advice import tells_residency
 
 #: Shards mapped or opened at once; a process has about 65,000 maps.
@@ -46,7 +47,9 @@ class OpenShards:
         cache_bytes: int,
     ) -> None:
         files = [file for shard in manifest.shards[:2] for file in shard.files]
-        self.path = folder.at(files[0].name) if indexes is not None and len(files) == 1 else folder.path
+        self.path: Path | ObjectPath = (
+            folder.at(files[0].name) if indexes is not None and len(files) == 1 else folder.path
+        )
         self.where = str(self.path)
         self.row_starts: Offsets = offsets_of(manifest.rows_of_shards)
         self.token_starts: Offsets = offsets_of(manifest.tokens_of_shards)
@@ -69,7 +72,7 @@ class OpenShards:
     def residency_is_told(self) -> bool:
         """Whether the system tells this user which pages of the shards are in memory."""
         first = next((file for shard in self._manifest.shards for file in shard.files), None)
-        return first is not None and tells_residency(self._folder.at(first.name))
+        return first is not None and self._folder.read_mode == "mmap" and tells_residency(self._folder.at(first.name))
 
     def dtype(self, field: str) -> np.dtype[Any]:
         """The dtype of the tokens, or of a list field of numbers. Raises SchemaError for other fields."""
@@ -115,11 +118,9 @@ def open_shard(
             f"{where}: its index counts {index.num_rows} rows and {index.num_tokens} tokens, the manifest "
             f"{shard.num_rows} and {shard.num_tokens}; they don't belong together, restore the corpus"
         )
-    for file in shard.files:
-        if (size := folder.size(file.name)) != file.bytes:
-            raise DataError(
-                f"{folder.at(file.name)}: {size} bytes, expected {file.bytes}; it was cut or replaced, restore it"
-            )
+    if folder.asks_cheaply:  # else it is seen with the first bytes
+        for file in shard.files:
+            folder.check_size(file.name, file.bytes)
     _check_arrays(index, where)
     try:
         reader = format.open_shard(folder, shard, index, schema)

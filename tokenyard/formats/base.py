@@ -146,6 +146,8 @@ class Format(ABC):
     #: One line for listings: what it is good for.
     summary: str
     Options: type[FormatOptions] = FormatOptions
+    #: The file that names all others in the native layout, where there is one.
+    index_name: str | None = None
     #: The largest file that the native layout allows, if it has a limit.
     max_file_bytes: int | None = None
 
@@ -166,6 +168,11 @@ class Format(ABC):
         """Write what the native layout needs beside the shards, right before the manifest; returns those files."""
         del folder, manifest
         return ()
+
+    def is_index(self, data: bytes, where: str) -> bool:
+        """Whether these are the bytes of such a file, and not of another of that name. Raises DataError."""
+        del data, where
+        return False
 
     @abstractmethod
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:

@@ -8,7 +8,9 @@ from tokenyard.errors import StorageError
 
 
 def storage_error(error: OSError, what: str) -> StorageError:
-    """An OSError as a StorageError that says the way out."""
+    """An OSError as a StorageError that says the way out; one that says it already as it is."""
+    if isinstance(error, StorageError):
+        return error
     advice = {
         errno.ENOSPC: "the disk is full; free space, then run the command again",
         errno.EDQUOT: "the quota is used up; free space, then run the command again",

@@ -19,7 +19,7 @@ import blake3
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.errors import StorageError
+from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import HOME, FileInfo, check_name
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.raw_file import RawFile, ReadMode, map_whole
@@ -39,6 +39,9 @@ class Folder:
     ``read``: how the bytes of its raw shards come.
     """
 
+    #: Whether it costs next to nothing to ask whether a file is there, and how large it is.
+    asks_cheaply = True
+
     def __init__(self, path: str | os.PathLike[str], *, read: ReadMode = "mmap") -> None:
         self.path = Path(path)
         self.read_mode: ReadMode = read
@@ -46,6 +49,11 @@ class Folder:
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
+
+    @property
+    def identity(self) -> str:
+        """What it is known by in the user's cache."""
+        return os.path.abspath(self.path)
 
     def at(self, name: str) -> Path:
         """The path of a file of the corpus. Raises DataError for a name that leads outside."""
@@ -66,8 +74,15 @@ class Folder:
         except OSError as e:
             raise storage_error(e, f"can't read {self.at(name)}") from e
 
-    def modified(self, name: str) -> int:
-        """When a file was last changed, in nanoseconds. Raises StorageError when it is missing."""
+    def check_size(self, name: str, expected_bytes: int) -> None:
+        """Raise DataError for a file that has another size, StorageError for one that is missing."""
+        if (size := self.size(name)) != expected_bytes:
+            raise DataError(
+                f"{self.at(name)}: {size} bytes, expected {expected_bytes}; it was cut or replaced, restore it"
+            )
+
+    def modified(self, name: str) -> int | str:
+        """What changes when a file does: when that was, in nanoseconds. Raises StorageError when it is missing."""
         try:
             return self.at(name).stat().st_mtime_ns
         except OSError as e:
@@ -111,6 +126,10 @@ class Folder:
             return map_whole(path, expected_bytes)
         except OSError as e:
             raise storage_error(e, f"can't map {path}") from e
+
+    def checksum(self, name: str, expected_bytes: int) -> str:
+        """The checksum of a file. Raises DataError when its size is not ``expected_bytes``."""
+        return checksum(self.map(name, expected_bytes))
 
     def raw(self, name: str, expected_bytes: int) -> RawFile:
         """A file to be read by ranges, in the folder's mode; nothing is opened yet."""

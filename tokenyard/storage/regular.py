@@ -9,11 +9,15 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+from tokenyard.storage.object_path import ObjectPath
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """A file, open for reading in binary. Raises OSError, for what is no file too."""
+def open_regular(path: str | os.PathLike[str] | ObjectPath) -> BinaryIO:
+    """A file, open for reading in binary; of an object, what reads it. Raises OSError, for what is no file too."""
+    if isinstance(path, ObjectPath):
+        return cast(BinaryIO, path.open())
     return open(open_handle(path), "rb")
 
 

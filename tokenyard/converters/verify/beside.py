@@ -23,8 +23,8 @@ def check_beside(corpus: Corpus, files: Sequence[FileInfo]) -> list[Problem]:
 
 
 def _strangers(corpus: Corpus, files: Sequence[FileInfo]) -> list[Problem]:
-    """Files with the suffix of shards that the manifest doesn't name; of folders that tokenyard made."""
-    if not is_own(corpus) or not corpus.folder.path.is_dir():
+    """Files with the suffix of shards that the manifest doesn't name; of folders that tokenyard made, on a disk."""
+    if not is_own(corpus) or not corpus.folder.asks_cheaply or not corpus.folder.path.is_dir():
         return []
     suffix = get_format(corpus.format).suffix
     known = {file.name for file in files}

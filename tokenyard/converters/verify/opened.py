@@ -10,18 +10,19 @@ from typing import Any
 
 from tokenyard.converters.verify.report import Problem
 from tokenyard.corpus import Corpus
+from tokenyard.corpus.locating import locate
 from tokenyard.corpus.opening import open_readable
-from tokenyard.corpus.paths import local_path
 from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.errors import DataError, NoTokensError
 from tokenyard.manifest import MANIFEST_NAME
+from tokenyard.storage import ObjectPath
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     """``corpus``: None where nothing of it can be opened. ``left_out``: files of shards that can't be indexed."""
 
-    path: Path
+    path: Path | ObjectPath | str
     corpus: Corpus | None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
@@ -42,10 +43,10 @@ def open_to_verify(path: str | os.PathLike[str] | Corpus, read: Mapping[str, Any
     except NoTokensError:
         raise
     except DataError as e:
-        place = local_path(path)
-        name = MANIFEST_NAME if (place / MANIFEST_NAME).is_file() else None
+        folder, _ = locate(path, "auto")
+        name = MANIFEST_NAME if folder.exists(MANIFEST_NAME) else None
         note = "no shard was looked at, since what names them can't be read"
-        return Opened(path=place, corpus=None, problems=(Problem(message=str(e), file=name),), notes=(note,))
+        return Opened(path=os.fspath(path), corpus=None, problems=(Problem(message=str(e), file=name),), notes=(note,))
     left_out = tuple(p.file for p in problems if p.file is not None)
     return Opened(path=corpus.path, corpus=corpus, problems=tuple(problems), notes=_notes(corpus), left_out=left_out)
 

@@ -66,7 +66,7 @@ def verify(
 
     Raises:
         ConfigError: ``quick`` with ``reference``, ``quarantine`` or ``unordered``, which read shards; ``python`` or
-            ``unordered`` alone.
+            ``unordered`` alone; ``reference`` or ``quarantine`` of a URL.
         MissingDependencyError: the official library isn't there; says what to install.
         DestinationExistsError: something lies at ``quarantine`` already.
         NotACorpusError, IncompleteCorpusError, StorageError: as ``open_corpus`` does.
@@ -78,6 +78,9 @@ def verify(
     other = against if against is None or isinstance(against, Corpus) else open_corpus(against)
     opened = open_to_verify(path, dict(read or {}))
     corpus, meter = opened.corpus, Meter(on_progress)
+    if corpus is not None and (reference or quarantine is not None) and not corpus.folder.asks_cheaply:
+        which = "reference" if reference else "quarantine"
+        raise ConfigError(f"{corpus.path}: {which} works on files of this machine; copy the corpus to a disk")
     notes = [*opened.notes, *([_QUICK] if quick else [])]
     problems = list(opened.problems)
     checked: Checked | None = None

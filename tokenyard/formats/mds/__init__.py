@@ -69,6 +69,7 @@ class Mds(Format):
     suffix = ".mds"
     summary = "StreamingDataset's shards; read by mosaicml-streaming and llm-foundry"
     Options = MdsOptions
+    index_name = INDEX_NAME
     #: Offsets have 32 bits; the rest is for the columns' JSON.
     max_file_bytes = MAX_SHARD_BYTES - (1 << 20)
 
@@ -107,6 +108,10 @@ class Mds(Format):
             return RunsReader(where, index, schema, decode=partial(_decode, folder, file, shard.meta, index, schema))
         raw = folder.raw(file.name, file.bytes)
         return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, index, schema, where))
+
+    def is_index(self, data: bytes, where: str) -> bool:
+        """Whether StreamingDataset would take it for its index."""
+        return mds_index.from_json(data, where) is not None
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """A folder with StreamingDataset's ``index.json``."""
@@ -173,6 +178,13 @@ FORMAT = Mds()
 
 def _source(folder: Folder, shard: MdsShard, selection: Selection) -> ShardSource:
     """The raw file when it is there, else the compressed one, with all that reading takes."""
+    if not folder.asks_cheaply:
+        # One of the two forms is there, and its size is what the index says, or reading tells.
+        raw = shard.zip_name is None
+        name, size = (shard.raw_name, shard.raw_bytes) if raw else (shard.zip_name, shard.zip_bytes)
+        assert name is not None
+        assert size is not None
+        return _described(shard, selection, FileInfo(name=name, bytes=size), raw)
     raw = folder.exists(shard.raw_name)
     name, size = (shard.raw_name, shard.raw_bytes) if raw else (shard.zip_name, shard.zip_bytes)
     if name is None or size is None or not folder.exists(name):
@@ -184,8 +196,12 @@ def _source(folder: Folder, shard: MdsShard, selection: Selection) -> ShardSourc
     if (found := folder.size(name)) != size:
         way = f"delete it, {shard.zip_name} holds the same rows" if raw and shard.zip_name else "restore it"
         raise DataError(f"{folder.at(name)}: {found} bytes, {INDEX_NAME} says {size}; it was cut or replaced, {way}")
+    return _described(shard, selection, FileInfo(name=name, bytes=size), raw)
+
+
+def _described(shard: MdsShard, selection: Selection, file: FileInfo, raw: bool) -> ShardSource:
     return ShardSource(
-        files=(FileInfo(name=name, bytes=size),),
+        files=(file,),
         meta={
             "samples": shard.samples,
             "columns": [[c.name, c.encoding, c.size] for c in shard.columns],

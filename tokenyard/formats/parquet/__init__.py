@@ -33,7 +33,7 @@ from tokenyard.formats.base import (
 )
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.parquet.footer import check_declared, read_footer
-from tokenyard.formats.parquet.reader import Footer, ParquetReader, decode, place_of, reading
+from tokenyard.formats.parquet.reader import Footer, ParquetReader, decode, object_at, place_of, reading
 from tokenyard.formats.parquet.token_encoding import choose_token_encoding
 from tokenyard.formats.shared.arrow import arrow_schema, field_type, is_list, numpy_dtype, record_batch, tokens_of
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, cut_blocks, row_bytes
@@ -180,8 +180,9 @@ def _layout(options: ParquetOptions, schema: Schema, tokens: Array) -> dict[str,
 
 def _foreign_schema(path: Path, options: ReadOptions) -> tuple[str, Schema]:
     """The column of the tokens, and the schema, from a footer."""
-    read_footer(path)
-    with reading(path, "the footer"), pa.OSFile(str(path)) as source:
+    remote = object_at(path)
+    read_footer(path, remote)
+    with reading(path, "the footer"), remote or pa.OSFile(str(path)) as source:
         layout = pq.ParquetFile(source, pre_buffer=False).schema_arrow
     names = layout.names
     if (twice := first_twice(names)) is not None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tokenyard.errors import DataError
 from tokenyard.formats.parquet.thrift import Thrift
-from tokenyard.storage import open_regular, storage_error
+from tokenyard.storage import ObjectFile, open_regular, storage_error
 
 _MAGIC = b"PAR1"
 #: A chunk that declares more than this, and far more than it takes in the file, is refused before it is decoded.
@@ -47,12 +48,12 @@ class RowGroup:
         return [c for path, c in self.chunks.items() if path == column or path.startswith(column + ".")]
 
 
-def read_footer(path: Path) -> list[RowGroup]:
-    """The row groups that a file declares.
+def read_footer(path: Path, file: BinaryIO | ObjectFile | None = None) -> list[RowGroup]:
+    """The row groups that a file declares; ``file``: itself, where it is open already.
 
     Raises DataError when the file is no Parquet file, is cut or encrypted, or its counts contradict each other.
     """
-    data, size = _footer_bytes(path)
+    data, size = _footer_bytes(path, file)
     try:
         meta = Thrift(data).struct()
         groups = [_group(g, size) for g in meta.get(4, [])]
@@ -89,10 +90,10 @@ def check_declared(path: Path, group: int, row_group: RowGroup, columns: list[st
     return sizes
 
 
-def _footer_bytes(path: Path) -> tuple[bytes, int]:
+def _footer_bytes(path: Path, file: BinaryIO | ObjectFile | None) -> tuple[bytes, int]:
     try:
-        with open_regular(path) as f:
-            size = os.fstat(f.fileno()).st_size
+        with open_regular(path) if file is None else nullcontext(file) as f:
+            size = f.seek(0, os.SEEK_END)
             f.seek(max(0, size - 8))
             tail = f.read(8)
             if tail[4:] == b"PARE":

@@ -7,13 +7,14 @@ headers are read, some tens of bytes a page.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tokenyard.errors import DataError
 from tokenyard.formats.parquet.footer import Chunk
 from tokenyard.formats.parquet.thrift import Thrift
-from tokenyard.storage import open_regular, storage_error
+from tokenyard.storage import ObjectFile, open_regular, storage_error
 
 #: Read at once; a header with statistics of long texts is read again, with more.
 _HEAD_BYTES = 1 << 10
@@ -22,15 +23,17 @@ _MAX_HEAD_BYTES = 16 << 20
 _FEW_BYTES = 16 << 20
 
 
-def check_pages(path: Path, group: int, column: str, chunk: Chunk) -> None:
-    """Raise DataError for a page of more values or bytes than its column chunk has, or than its own bytes can tell."""
+def check_pages(path: Path, group: int, column: str, chunk: Chunk, file: BinaryIO | ObjectFile | None = None) -> None:
+    """Raise DataError for a page of more values or bytes than its column chunk has, or than its own bytes can tell.
+
+    ``file``: the file itself, where it is open already.
+    """
     where = f"{path}: row group {group}, column {column!r}"
     try:
-        with open_regular(path) as f:
-            handle = f.fileno()
-            at, end, values = chunk.start, os.fstat(handle).st_size, 0
+        with open_regular(path) if file is None else nullcontext(file) as f:
+            at, end, values = chunk.start, f.seek(0, os.SEEK_END), 0
             while values < chunk.num_values and at < end:
-                head, size = _header(handle, at, where)
+                head, size = _header(f, at, where)
                 num_values, unpacked, packed = _sizes(head, where, at)
                 if 7 in head:  # a dictionary, of which each value takes one byte at least
                     too_many = num_values > unpacked
@@ -48,11 +51,12 @@ def check_pages(path: Path, group: int, column: str, chunk: Chunk) -> None:
         raise storage_error(e, f"can't read {path}") from e
 
 
-def _header(handle: int, at: int, where: str) -> tuple[dict[int, Any], int]:
+def _header(file: BinaryIO | ObjectFile, at: int, where: str) -> tuple[dict[int, Any], int]:
     """A page's header, and the bytes that it takes."""
     size = _HEAD_BYTES
     while True:
-        data = os.pread(handle, size, at)
+        file.seek(at)
+        data = file.read(size)
         thrift = Thrift(data)
         try:
             return thrift.struct(), thrift.at

@@ -21,7 +21,7 @@ from tokenyard.errors import DataError, TokenyardError
 from tokenyard.formats.base import ShardReader
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.parquet.footer import RowGroup, check_declared, read_footer
+from tokenyard.formats.parquet.footer import Chunk, RowGroup, check_declared, read_footer
 from tokenyard.formats.parquet.pages import check_pages
 from tokenyard.formats.shared.arrow import column_of, tokens_of
 from tokenyard.formats.shared.blocks import Recent
@@ -30,10 +30,12 @@ from tokenyard.formats.shared.promises import promised_array, promised_text, ris
 from tokenyard.manifest import ShardInfo
 from tokenyard.rows import Array, Offsets, RowBatch, offsets_of
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, storage_error
+from tokenyard.storage import Folder, ObjectFile, ObjectPath, storage_error
 
 #: Read at a time: a column of a row group that others wrote can be larger than memory.
 _READ_BYTES = 1 << 20
+#: Column chunks of an object that lie no further apart are fetched at once.
+_NEAR_BYTES = 64 << 10
 
 
 @dataclass
@@ -44,18 +46,24 @@ class Footer:
     groups: Sequence[RowGroup] | None = None
     checked: set[tuple[int, str]] = field(default_factory=set)
 
-    def check(self, path: Path, group: int, columns: Sequence[str]) -> None:
-        """Raise DataError for a row group that is not there, or columns that decoding could blow up."""
+    def check(self, path: Path, group: int, columns: Sequence[str], file: ObjectFile | None = None) -> None:
+        """Raise DataError for a row group that is not there, or columns that decoding could blow up.
+
+        ``file``: the object itself, where it is one; its columns are fetched with it.
+        """
         groups = self.groups
         if groups is None:
-            groups = self.groups = read_footer(path)
+            groups = self.groups = read_footer(path, file)
         if not 0 <= group < len(groups):
             raise DataError(f"{path}: no row group {group}, it has {len(groups)}; restore it, or index it again")
+        if file is not None:
+            for start, stop in _ranges([chunk for c in columns for chunk in groups[group].of(c)]):
+                file.prefetch(start, stop)
         new = [c for c in columns if (group, c) not in self.checked]
         check_declared(path, group, groups[group], new)
         for column in new:
             for chunk in groups[group].of(column):
-                check_pages(path, group, column, chunk)
+                check_pages(path, group, column, chunk, file)
         self.checked.update((group, c) for c in new)
 
 
@@ -196,8 +204,9 @@ def decode(
 ) -> Generator[pa.RecordBatch]:
     """The batches of a row group. One thread, no read-ahead: callers bring their own threads."""
     footer = footer or Footer()
-    footer.check(path, group, columns)
-    with reading(path, f"row group {group}"), pa.OSFile(str(path)) as source:
+    remote = object_at(path)
+    footer.check(path, group, columns, remote)
+    with reading(path, f"row group {group}"), remote or pa.OSFile(str(path)) as source:
         file = pq.ParquetFile(
             source, metadata=footer.metadata, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
         )
@@ -206,6 +215,22 @@ def decode(
             if absent := sorted(set(columns) - set(batch.schema.names)):
                 raise DataError(f"{path}: no column {', '.join(absent)} any more; the file was changed, restore it")
             yield batch
+
+
+def object_at(path: Path | ObjectPath) -> ObjectFile | None:
+    """An object as an open file; None for a file of this machine. Raises StorageError."""
+    return path.open() if isinstance(path, ObjectPath) else None
+
+
+def _ranges(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """The bytes of some column chunks, those that nearly touch as one range."""
+    found: list[tuple[int, int]] = []
+    for chunk in sorted(chunks, key=lambda c: c.start):
+        start, stop = chunk.start, chunk.start + chunk.stored_bytes
+        if found and start - found[-1][1] <= _NEAR_BYTES:
+            start, stop = found[-1][0], max(stop, found.pop()[1])
+        found.append((start, stop))
+    return found
 
 
 @contextmanager

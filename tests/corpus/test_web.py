@@ -1,0 +1,86 @@
+"""Corpora on web servers and on the Hugging Face Hub: to read, and not to list or write."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.corpora import random_rows, write_corpus
+from tests.servers.web import Web, web_server
+from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.digest import digest_of
+from tokenyard.errors import NotACorpusError, StorageError
+from tokenyard.storage.objects import open_objects
+
+ROWS = random_rows(0, 100, 100)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Corpus:
+    return write_corpus(tmp_path / "served" / "corpora" / "mine", ROWS, format="mds", shard_bytes=4_000)
+
+
+@pytest.fixture
+def bare(local: Corpus, tmp_path: Path) -> Path:
+    """A copy without our manifest."""
+    return Path(
+        shutil.copytree(str(local.path), tmp_path / "served" / "bare", ignore=shutil.ignore_patterns(".tokenyard"))
+    )
+
+
+@pytest.fixture
+def web(local: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    with web_server(tmp_path / "served", token="secret") as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_TOKEN", "secret")
+        yield server
+
+
+def assert_same(corpus: Corpus, local: Corpus) -> None:
+    assert digest_of(corpus.batches(), {}).tokens == local.digest
+
+
+def test_a_corpus_with_a_manifest_or_an_index_json_opens_from_a_web_server(web: Web, local: Corpus, bare: Path) -> None:
+    assert_same(open_corpus(f"{web.url}/corpora/mine"), local)
+    assert_same(open_corpus(f"{web.url}/bare/"), local)
+
+
+def test_a_file_opens_from_a_web_server_and_a_folder_of_others_does_not(web: Web, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "served" / "rows", ROWS, format="jsonl")
+    shutil.rmtree(tmp_path / "served" / "rows" / ".tokenyard")
+    assert_same(open_corpus(f"{web.url}/rows/shard-00000.jsonl"), corpus)
+    with pytest.raises(NotACorpusError, match=r"/rows: web servers don't list, so a corpus there needs .*index.json"):
+        open_corpus(f"{web.url}/rows")
+
+
+def test_nothing_is_listed_on_or_written_to_a_web_server(web: Web) -> None:
+    objects = open_objects(web.url)
+    with pytest.raises(StorageError, match=r"can't list http://.*: web servers don't list; a corpus there needs"):
+        objects.list()
+    with pytest.raises(StorageError, match=r"can't write http://.*/a: http:// is for reading; write to s3://, gs://"):
+        objects.put("a", b"x")
+
+
+def test_a_data_set_of_the_hub_opens_at_its_revision(web: Web, local: Corpus, bare: Path, tmp_path: Path) -> None:
+    assert_same(open_corpus("hf://datasets/owner/name@v1/corpora/mine"), local)
+    assert_same(open_corpus("hf://datasets/owner/name@v1/bare"), local)
+    with pytest.raises(
+        StorageError, match=r"name@v2/bare: the store answered 404 .*; check the URL: .*revision, folder"
+    ):
+        open_corpus("hf://datasets/owner/name@v2/bare")
+
+
+def test_a_folder_of_others_on_the_hub_is_listed_in_pages(web: Web, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "served" / "rows", ROWS, format="jsonl", shard_bytes=1_000)
+    shutil.rmtree(tmp_path / "served" / "rows" / ".tokenyard")
+    assert len(corpus.manifest.shards) > 6
+    assert_same(open_corpus("hf://datasets/owner/name@v1/rows"), corpus)
+    assert sum("/tree/" in path for _, path in web.seen) == -(-len(corpus.manifest.shards) // 3)
+
+
+def test_the_hub_wants_the_token_of_the_environment(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    with pytest.raises(StorageError, match=r"hf://.*: the store answered 401 .*HF_TOKEN"):
+        open_corpus("hf://datasets/owner/name@v1/corpora/mine")
