@@ -111,7 +111,20 @@ class Direct:
 
     def put_if(self, name: str, data: bytes, etag: str) -> str | None:
         """Upload bytes over the object of that etag; None where it is another one, or none."""
-        return self._put_where(name, data, {"e_tag": etag})
+        return self._put_where(name, data, {"e_tag": etag, "version": self._version(name, etag)})
+
+    def _version(self, name: str, etag: str) -> str | None:
+        """The store's number of the object with that etag: Google's conditions are on these."""
+        import obstore
+
+        if self._at.scheme != "gs":
+            return None
+        what = f"can't look for {self._where(name)}"
+        try:
+            found = call(self.patience, what, lambda _: obstore.head(self._store, self._key(name)))
+        except FileNotFoundError:
+            return None
+        return found["version"] if found["e_tag"] == etag else "0"  # a number that no object has
 
     def list(self, prefix: str) -> list[ObjectInfo]:
         """All objects below a folder."""
