@@ -159,7 +159,9 @@ def test_a_url_of_a_store_is_not_overwritten(bucket: str, source: Path) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/out", "hf://datasets/owner/name/out"])
 def test_a_url_that_is_for_reading_is_no_destination(source: Path, url: str) -> None:
-    with pytest.raises(ConfigError, match=r"such URLs are for reading; write to s3://, gs://, az://, memory:// or to a"):
+    with pytest.raises(
+        ConfigError, match=r"such URLs are for reading; write to s3://, gs://, az://, memory://, or to a folder"
+    ):
         convert(source, url, to="mds")
 
 

@@ -36,7 +36,8 @@ def remote_destination(
     """As ``destination``, below a URL. Raises ConfigError for ``overwrite``, DestinationExistsError, StorageError."""
     if split_url(folder.url).scheme not in _WRITABLE:
         raise ConfigError(
-            f"{folder.url}: such URLs are for reading; write to {', '.join(f'{s}://' for s in _WRITABLE)} or to a folder"
+            f"{folder.url}: such URLs are for reading; write to {', '.join(f'{s}://' for s in _WRITABLE)}, or to a "
+            "folder"
         )
     if overwrite:
         raise ConfigError(

@@ -140,7 +140,9 @@ def _checked(quick: bool, reference: bool, python: Any, quarantine: Any) -> str:
     if python is not None and not reference:
         raise ConfigError("python names the environment of the official library; it goes with reference")
     if quarantine is not None and is_remote(quarantine):
-        raise ConfigError(f"{quarantine}: the good shards are linked there, so it is a folder of this machine; name one")
+        raise ConfigError(
+            f"{quarantine}: the good shards are linked there, so it is a folder of this machine; name one"
+        )
     if quarantine is not None and os.path.lexists(quarantine):
         raise DestinationExistsError(
             f"{quarantine}: something is there already; choose another place for the good part"
