@@ -18,6 +18,7 @@ from tokenyard.converters.convert import convert, plan_convert
 from tokenyard.converters.pack import pack
 from tokenyard.converters.run import run_part
 from tokenyard.converters.tokenize import tokenize
+from tokenyard.converters.verify import verify
 from tokenyard.corpus import DONE_FOLDER, CorpusWriter, lease, open_corpus, remote_destination
 from tokenyard.errors import ConfigError, DestinationExistsError, SchemaError, StorageError, VerificationError
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME
@@ -108,6 +109,18 @@ def test_what_is_written_to_a_store_is_what_is_written_to_a_disk(
     corpus = open_corpus(f"{bucket}/out")
     assert corpus.digest == local.digest
     assert [row.tolist() for row in corpus] == [row.tolist() for row in open_corpus(source)]
+
+
+@pytest.mark.parametrize("to", ["mds", "webdataset", "parquet"])
+def test_the_official_library_reads_what_was_written_and_is_downloaded(
+    tmp_path: Path, bucket: str, source: Path, peers_python: Path, to: str
+) -> None:
+    convert(source, f"{bucket}/out", to=to, **SHARDS)
+    for name, data in stored(f"{bucket}/out").items():
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(data)
+    report = verify(tmp_path / "out", reference=True, python=peers_python)
+    assert (report.ok, report.problems) == (True, ())
 
 
 def test_packing_and_tokenizing_write_to_a_store(tmp_path: Path, bucket: str, source: Path, texts: Path) -> None:
