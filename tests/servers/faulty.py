@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-Fault = Literal["500", "503", "429", "403", "reset", "cut", "slow", "stalled", "wrong", "missing"]
+Fault = Literal["500", "503", "429", "403", "reset", "cut", "slow", "stalled", "wrong", "missing", "lost"]
 _CODES = {
     "500": "InternalError",
     "503": "SlowDown",
@@ -141,6 +141,9 @@ class _Handler(BaseHTTPRequestHandler):
             data = answer.read()
         finally:
             connection.close()
+        if fault == "lost":
+            self._reset()
+            return
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):

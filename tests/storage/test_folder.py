@@ -241,3 +241,39 @@ def test_removing_says_what_it_could_not_remove(tmp_path: Path) -> None:
 
 def test_an_unknown_error_is_told_in_the_words_of_the_system() -> None:
     assert str(storage_error(OSError("strange"), "can't do")) == "can't do: strange"
+
+
+def test_files_below_a_folder_are_named_with_the_hidden_ones(tmp_path: Path) -> None:
+    make(tmp_path, "a", ".tokenyard/index/b.idx", ".tokenyard/index/sub/.c", ".tokenyard/other")
+    assert Folder(tmp_path).below(".tokenyard/index") == [".tokenyard/index/b.idx", ".tokenyard/index/sub/.c"]
+    assert Folder(tmp_path).below("nothing") == []
+
+
+def test_sizes_are_told_of_the_files_that_are_there(tmp_path: Path) -> None:
+    make(tmp_path, "a", "sub/b")
+    assert Folder(tmp_path).sizes(["a", "sub/b", "c"]) == {"a": 1, "sub/b": 1}
+
+
+def test_lines_are_there_when_they_were_added(tmp_path: Path) -> None:
+    lines = Folder(tmp_path).lines(".tokenyard/job/done/x.jsonl")
+    lines.add(b"one\n")
+    assert (tmp_path / ".tokenyard/job/done/x.jsonl").read_bytes() == b"one\n"
+    lines.add(b"two\n")
+    lines.close()
+    lines.close()
+    assert (tmp_path / ".tokenyard/job/done/x.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_lines_that_can_not_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "file")
+    with pytest.raises(StorageError, match=r"can't write to .*/file/x\.jsonl: a file is in the way"):
+        Folder(tmp_path).lines("file/x.jsonl")
+    lines = Folder(tmp_path).lines("x.jsonl")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StorageError, match=r"can't write to .*/x\.jsonl: the disk is full"):
+        lines.add(b"one\n")
+    lines.close()

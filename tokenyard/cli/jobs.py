@@ -16,7 +16,7 @@ from tokenyard.errors import ConfigError
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 Workers = Annotated[int | None, typer.Option("--workers", "-w", min=1, help="Processes to use (1).")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a corpus that is there, once the new one is whole.")
+    bool, typer.Option("--overwrite", help="Replace a corpus that is there, once the new one is whole; folders only.")
 ]
 Options = Annotated[
     list[str] | None,
@@ -36,11 +36,13 @@ Task = Annotated[
     typer.Option(
         "--task",
         metavar="K/N",
-        help="Do one share of N, K from 1 on: for job arrays, on any machines that share the disk. --finish ends it.",
+        help="Do one share of N, K from 1 on: for job arrays, on any machines that reach DST. --finish ends it.",
     ),
 ]
 Finish = Annotated[bool, typer.Option("--finish", help="Make the corpus whole, which shares (--task) have written.")]
-Destination = Annotated[str | None, typer.Argument(metavar="DST", help="The corpus to make.")]
+Destination = Annotated[
+    str | None, typer.Argument(metavar="DST", help="The corpus to make: a folder, or a URL (s3://, gs://, az://).")
+]
 
 
 def tokenize(

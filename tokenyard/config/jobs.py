@@ -18,11 +18,11 @@ class JobConfig(Section):
     """What all jobs take."""
 
     dst: str | None = None
-    """The folder to make."""
+    """The folder to make, or a URL: s3://, gs:// or az://."""
     num_workers: Count = 1
     """Processes. What is written is the same for any number."""
     overwrite: bool = False
-    """Whether a corpus that lies at dst is replaced, once the new one is whole."""
+    """Whether a corpus that lies at dst is replaced, once the new one is whole; for folders, not for URLs."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the format written, such as shard_bytes and compression; `tokenyard formats` lists them."""
 

@@ -7,9 +7,9 @@ killed, or its machine went down, is as if it had not been written, and its task
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from blake3 import blake3
@@ -17,12 +17,12 @@ from blake3 import blake3
 from tokenyard.converters.job import TaskOutput
 from tokenyard.corpus import DONE_FOLDER
 from tokenyard.digest import Leaves
-from tokenyard.errors import TokenyardError
-from tokenyard.manifest import ShardInfo, shard_of, shard_to_dict
-from tokenyard.storage import Folder, remove_tree, storage_error
+from tokenyard.manifest import FileInfo, ShardInfo, shard_of, shard_to_dict
+from tokenyard.storage import Folder, Lines
 
 LEDGER_VERSION = 2
 _LEAF_BYTES = 32
+_READERS = 8
 
 
 class Ledger:
@@ -30,8 +30,7 @@ class Ledger:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._place = folder.path / DONE_FOLDER
-        self._handle = -1
+        self._own: Lines | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -41,9 +40,9 @@ class Ledger:
 
     def close(self) -> None:
         """Close its file, which may be removed then."""
-        if self._handle >= 0:
-            os.close(self._handle)
-        self._handle = -1
+        if self._own is not None:
+            self._own.close()
+        self._own = None
 
     def read(self, tasks: Container[int] | None = None) -> dict[int, TaskOutput]:
         """The tasks, or those of some numbers, that are done and whose files are there, by their numbers."""
@@ -54,48 +53,38 @@ class Ledger:
                 number, output = _output_of(json.loads(body))
                 if tasks is None or number in tasks:
                     found[number] = output
-        return {number: output for number, output in found.items() if not missing_shards(self._folder, output)}
+        gone = set(missing_shards(self._folder, found.values()))
+        return {number: output for number, output in found.items() if gone.isdisjoint(s.name for s in output.shards)}
 
     def add(self, number: int, output: TaskOutput) -> None:
         """Note a task, whose files are on the disk. Raises StorageError."""
         body = json.dumps(_to_dict(number, output), sort_keys=True).encode()
-        try:
-            if self._handle < 0:
-                self._place.mkdir(parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-                self._handle = os.open(self._place / f"{uuid.uuid4().hex}.jsonl", flags, 0o666)
-            # Not synced: a line that is lost with the machine costs its task once more, and waiting would cost all.
-            line = memoryview(body + b" " + _checksum(body) + b"\n")
-            while line:
-                line = line[os.write(self._handle, line) :]
-        except OSError as e:
-            raise storage_error(e, f"can't write to {self._place}") from e
+        if self._own is None:
+            self._own = self._folder.lines(f"{DONE_FOLDER}/{uuid.uuid4().hex}.jsonl")
+        # Not synced: a line that is lost with the machine costs its task once more, and waiting would cost all.
+        self._own.add(body + b" " + _checksum(body) + b"\n")
 
     def clear(self) -> None:
         """Forget all tasks. Raises StorageError."""
         self.close()
-        if self._place.exists():
-            remove_tree(self._place)
+        for name in self._folder.below(DONE_FOLDER):
+            self._folder.remove(name)
 
     def _lines(self) -> Iterator[bytes]:
-        for path in sorted(self._place.glob("*.jsonl")):
-            try:
-                with open(path, "rb") as file:
-                    yield from file
-            except OSError as e:
-                raise storage_error(e, f"can't read {path}") from e
+        with ThreadPoolExecutor(_READERS) as pool:  # from an object store one alone takes its time
+            for data in pool.map(self._folder.read, self._folder.below(DONE_FOLDER)):
+                yield from data.splitlines(keepends=True)
 
 
-def missing_shards(folder: Folder, output: TaskOutput) -> list[ShardInfo]:
-    """The shards that a task has written and that are not there, or not with all files in their sizes."""
-    return [shard for shard in output.shards if not _is_there(folder, shard)]
+def missing_shards(folder: Folder, outputs: Iterable[TaskOutput]) -> list[str]:
+    """Names of shards that tasks have written and that are not there, or not with all files in their sizes."""
+    files = {shard.name: _files(shard) for output in outputs for shard in output.shards}
+    sizes = folder.sizes(file.name for shard in files.values() for file in shard)
+    return [name for name, shard in files.items() if any(sizes.get(file.name) != file.bytes for file in shard)]
 
 
-def _is_there(folder: Folder, shard: ShardInfo) -> bool:
-    try:
-        return all(folder.size(f.name) == f.bytes for f in (*shard.files, *([shard.index] if shard.index else ())))
-    except TokenyardError:
-        return False
+def _files(shard: ShardInfo) -> tuple[FileInfo, ...]:
+    return (*shard.files, *([shard.index] if shard.index else ()))
 
 
 def _checksum(body: bytes) -> bytes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, Generic, TypeVar
@@ -20,13 +20,12 @@ from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
 from tokenyard.converters.ledger import LEDGER_VERSION, Ledger, missing_shards
 from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest
-from tokenyard.corpus.claim import lock
 from tokenyard.digest import Digests
-from tokenyard.errors import ConfigError, DataError, DestinationExistsError, StorageError, TokenyardError
+from tokenyard.errors import ConfigError, DataError, StorageError, TokenyardError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.manifest import HOME, MANIFEST_NAME, Layout, Manifest, ShardInfo
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, storage_error
+from tokenyard.storage import Folder
 
 Task = TypeVar("Task")
 PLAN_NAME = f"{JOB_FOLDER}/plan.jsonl"
@@ -166,17 +165,16 @@ def run_part(
     number, count = part
     if not 1 <= number <= count:
         raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
-    with destination(dst, job.marker(), overwrite=overwrite, part=True) as folder, Ledger(folder) as ledger:
+    with destination(dst, job.marker(), overwrite=overwrite, part=part) as folder, Ledger(folder) as ledger:
         outputs, remaining, waiting = list[TaskOutput](), 0, 0
         if not folder.exists(MANIFEST_NAME):
-            with _lease(folder, number, count):
-                _write_plan(folder, job)
-                mine = range(number - 1, len(job.tasks), count)
-                done = ledger.read(mine)
-                missing = [n for n in mine if n not in done]
-                share = replace(job, total=job.total * len(mine) // max(1, len(job.tasks)))
-                outputs = _run(share, _target(job, folder), ledger, done, missing, num_workers, on_progress)
-                remaining, waiting = len(job.tasks) - len(ledger.read()), len(mine) - len(outputs)
+            _write_plan(folder, job)
+            mine = range(number - 1, len(job.tasks), count)
+            done = ledger.read(mine)
+            missing = [n for n in mine if n not in done]
+            share = replace(job, total=job.total * len(mine) // max(1, len(job.tasks)))
+            outputs = _run(share, _target(job, folder), ledger, done, missing, num_workers, on_progress)
+            remaining, waiting = len(job.tasks) - len(ledger.read()), len(mine) - len(outputs)
     return PartReport(
         destination=os.fspath(dst),
         part=f"{number}/{count}",
@@ -234,8 +232,7 @@ def _check_unchanged(job: Job[Any], marker: Mapping[str, Any]) -> None:
 
 def _check_there(folder: Folder, outputs: Sequence[TaskOutput]) -> None:
     """Hold what tasks have written to what they said: somebody may have cleared up meanwhile."""
-    gone = [shard.name for output in outputs for shard in missing_shards(folder, output)]
-    if gone:
+    if gone := missing_shards(folder, outputs):
         raise StorageError(
             f"{folder.path}: {gone[0]} was written, and is not there any more ({len(gone)} such shards); is another "
             "job at work on it, on a file system without locks? Run this one again when it has ended"
@@ -253,26 +250,9 @@ def _clear_leftovers(folder: Folder, shards: Sequence[ShardInfo]) -> None:
     """Remove what tasks wrote that did not come to their end."""
     kept = {file.name for shard in shards for file in (*shard.files, *([shard.index] if shard.index else ()))}
     folder.clear_temporary()
-    for name in [*folder.list(), *(f"{HOME}/index/{p.name}" for p in (folder.path / HOME / "index").glob("*"))]:
+    for name in [*folder.list(), *folder.below(f"{HOME}/index")]:
         if name not in kept:
             folder.remove(name)
-
-
-@contextmanager
-def _lease(folder: Folder, number: int, count: int) -> Iterator[None]:
-    """Let one process at a time do a part. Where the file system has no locks two may, and write the same bytes."""
-    path = folder.path / JOB_FOLDER / f"{number}-of-{count}.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a")  # noqa: SIM115
-    except OSError as e:
-        raise storage_error(e, f"can't create {path}") from e
-    with file:
-        if not lock(file.fileno(), shared=False):
-            raise DestinationExistsError(
-                f"{folder.path}: another process does task {number}/{count} right now; wait for its end"
-            )
-        yield
 
 
 def _not_done(missing: Sequence[int], num_tasks: int) -> ConfigError:

@@ -1,12 +1,8 @@
 """Corpora: opening, reading, gathering and writing, above all formats."""
 
+from tokenyard.corpus.claim import DONE_FOLDER, JOB_FOLDER
 from tokenyard.corpus.corpus import Corpus
-from tokenyard.corpus.destination import (
-    DONE_FOLDER,
-    JOB_FOLDER,
-    destination,
-    publish_manifest,
-)
+from tokenyard.corpus.destination import destination, publish_manifest
 from tokenyard.corpus.opening import open_corpus
 from tokenyard.corpus.writer import CorpusWriter, ShardRoller
 

@@ -11,15 +11,19 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tokenyard.errors import DestinationExistsError
 from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME
-from tokenyard.storage import sync_folder
+from tokenyard.storage import storage_error, sync_folder
 
+#: What a job needs besides its marker; in it what it has done, and which parts of it are at work.
+JOB_FOLDER = f"{HOME}/job"
+DONE_FOLDER = f"{JOB_FOLDER}/done"
+PARTS_FOLDER = f"{JOB_FOLDER}/parts"
 #: Of file systems that have no locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -99,6 +103,26 @@ def take_over(folder: Path, *, shared: bool = False) -> Claim:
             return Claim(handle)
     os.close(handle)
     raise _just_ended(folder)
+
+
+@contextmanager
+def part_lock(folder: Path, number: int, count: int) -> Iterator[None]:
+    """Let one process at a time do a part. Where the file system has no locks two may, and write the same bytes."""
+    path = folder / PARTS_FOLDER / f"{number}-of-{count}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a")  # noqa: SIM115
+    except OSError as e:
+        raise storage_error(e, f"can't create {path}") from e
+    with file:
+        if not lock(file.fileno(), shared=False):
+            raise busy_part(folder, number, count)
+        yield
+
+
+def busy_part(place: object, number: int, count: int) -> BusyError:
+    """The error where a part is at work already."""
+    return BusyError(f"{place}: another process does task {number}/{count} right now; wait for its end")
 
 
 def marker_of(folder: Path) -> Mapping[str, Any] | None:

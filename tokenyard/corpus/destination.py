@@ -12,48 +12,68 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenyard.corpus.claim import BusyError, Claim, claim, hand_on, is_bare, is_held, is_whole, marker_of, take_over
+from tokenyard.corpus.claim import (
+    DONE_FOLDER,
+    JOB_FOLDER,
+    BusyError,
+    Claim,
+    claim,
+    hand_on,
+    is_bare,
+    is_held,
+    is_whole,
+    marker_of,
+    part_lock,
+    take_over,
+)
+from tokenyard.corpus.locating import is_remote
 from tokenyard.corpus.paths import local_path
 from tokenyard.corpus.places import beside, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
+from tokenyard.corpus.remote_destination import remote_destination
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
 from tokenyard.errors import DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
-from tokenyard.manifest import HOME, MANIFEST_NAME, MARKER_NAME, Manifest
-from tokenyard.storage import Folder, storage_error, swap, sync_folder
+from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest
+from tokenyard.storage import Folder, TargetBucket, storage_error, swap, sync_folder
 
-#: What a job needs besides its marker, and in it what it has done.
-JOB_FOLDER = f"{HOME}/job"
-DONE_FOLDER = f"{JOB_FOLDER}/done"
 #: How long a part waits for another one that empties the folder for both.
 _PATIENCE_SECONDS = 10.0
 
 
 @contextmanager
 def destination(
-    path: str | os.PathLike[str], job: Mapping[str, Any], *, overwrite: bool = False, part: bool = False
+    path: str | os.PathLike[str],
+    job: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
+    part: tuple[int, int] | None = None,
 ) -> Iterator[Folder]:
-    """A folder in which to build a corpus; the block ends with ``publish_manifest``.
+    """A folder, or a URL of an object store, in which to build a corpus; the block ends with ``publish_manifest``.
 
     ``job`` says for people what is made. With an ``id`` in it, a folder that a dead job of the same id has left is gone
     on with, even one that is whole already; and an error inside the block leaves what is in ``DONE_FOLDER``, if there
     is anything, and all else, for the next time. Otherwise an error removes what was built.
 
-    ``part``: others of the same id may work here at the same time; the block ends without a manifest, and nothing is
-    removed.
+    ``part``: K of N, which is done by one process at a time, while other parts of the same id may work here too; the
+    block ends without a manifest, and nothing is removed.
 
     Raises DestinationExistsError when something lies at ``path``: without ``overwrite`` always, with it unless it is a
     corpus that tokenyard made, whole or half-made.
     """
+    if is_remote(path):
+        with remote_destination(TargetBucket(str(path)), job, overwrite=overwrite, part=part) as bucket:
+            yield bucket
+        return
     final = Path(os.path.abspath(local_path(path)))
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     try:
-        build, created, held = _begun(final, job, overwrite, part)
+        build, created, held = _begun(final, job, overwrite, part is not None)
     except OSError as e:
         if isinstance(e, StorageError):
             raise
@@ -62,7 +82,8 @@ def destination(
     try:
         for folder in created:
             _sync(folder.parent)
-        yield Folder(build)
+        with part_lock(build, *part) if part else nullcontext():
+            yield Folder(build)
         if not part:
             if not is_whole(build):
                 raise StorageError(f"{build}: the job ended without a manifest")

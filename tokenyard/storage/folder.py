@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,9 +19,10 @@ import blake3
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.errors import DataError, StorageError
+from tokenyard.errors import DataError, StorageError, TokenyardError
 from tokenyard.manifest import HOME, FileInfo, check_name
 from tokenyard.storage.errors import storage_error
+from tokenyard.storage.lines import LineFile, Lines
 from tokenyard.storage.raw_file import RawFile, ReadMode, map_whole
 from tokenyard.storage.regular import open_regular
 from tokenyard.storage.syncing import Unsynced, sync_folder
@@ -88,6 +89,11 @@ class Folder:
         except OSError as e:
             raise storage_error(e, f"can't read {self.at(name)}") from e
 
+    def below(self, name: str) -> list[str]:
+        """Names of all files in a folder of the corpus and below it, hidden ones too; none where it is missing."""
+        walked = os.walk(self.at(name))
+        return sorted((Path(root) / f).relative_to(self.path).as_posix() for root, _, files in walked for f in files)
+
     def list(self) -> list[str]:
         """Names of all files in natural order; hidden files and folders left out.
 
@@ -106,6 +112,14 @@ class Folder:
             prefix = Path(root).relative_to(self.path)
             found += [(prefix / f).as_posix() for f in files if not f.startswith(".")]
         return sorted(found, key=natural_order)
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Bytes of those of the files that are there."""
+        found = {}
+        for name in names:
+            with suppress(TokenyardError):
+                found[name] = self.size(name)
+        return found
 
     def read(self, name: str, max_bytes: int = -1) -> bytes:
         """All bytes of a file, or its first ``max_bytes``."""
@@ -195,6 +209,15 @@ class Folder:
             file.write(data)
         return file.info
 
+    def lines(self, name: str) -> Lines:
+        """A new file of lines, which are there one by one as they are added. Raises StorageError."""
+        path = self._own_place(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return LineFile(path)
+        except OSError as e:
+            raise storage_error(e, f"can't write to {path}") from e
+
     def clear_temporary(self) -> None:
         """Delete what interrupted writers left behind; only for the one job that owns the folder."""
         shutil.rmtree(self._own_place(_TEMP), ignore_errors=True)
@@ -221,11 +244,15 @@ class Folder:
 
 
 class PublishedFile:
-    """A file being written: counts and checksums what passes."""
+    """A file being written: counts and checksums what passes.
 
-    def __init__(self, raw: IO[bytes], name: str) -> None:
+    ``hurry``: the system is told to write to the disk what it has, for somebody will wait for that.
+    """
+
+    def __init__(self, raw: IO[bytes], name: str, *, hurry: bool = True) -> None:
         self._raw = raw
         self._name = name
+        self._hurry = hurry
         self._hash = blake3.blake3()
         self._bytes = 0
         #: How far the system was told to write to the disk.
@@ -244,7 +271,7 @@ class PublishedFile:
             self._raw.write(part)
             self._hash.update(part)
             self._bytes += len(part)
-            if self._bytes - self._begun >= _WRITEBACK_BYTES:
+            if self._hurry and self._bytes - self._begun >= _WRITEBACK_BYTES:
                 self._begin_writeback()
         return len(view)
 

@@ -163,6 +163,10 @@ def test_a_place_that_is_taken_is_refused_before_anything_is_read(whole, tmp_pat
 
 
 def test_quick_writes_no_good_part_since_it_does_not_know_it(whole, tmp_path):
+    with pytest.raises(
+        ConfigError, match="s3://bucket/good: the good shards are linked there, so it is a folder of this"
+    ):
+        verify(whole["npy"], quarantine="s3://bucket/good")
     with pytest.raises(ConfigError, match="quarantine needs every shard read, which quick doesn't do"):
         verify(whole["npy"], quick=True, quarantine=tmp_path / "good")
 

@@ -19,6 +19,7 @@ from tokenyard.converters.verify.reference import check_python, compare_with_ref
 from tokenyard.converters.verify.report import Problem, VerifyReport, bad_shards
 from tokenyard.converters.verify.unordered import compare_unordered
 from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.corpus.locating import is_remote
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DestinationExistsError, StorageError, VerificationError
 from tokenyard.manifest import MANIFEST_NAME, FileInfo
@@ -147,6 +148,10 @@ def _checked(quick: bool, reference: bool, python: Any, quarantine: Any) -> str:
         raise ConfigError(f"{which} needs every shard read, which quick doesn't do; leave one of the two out")
     if python is not None and not reference:
         raise ConfigError("python names the environment of the official library; it goes with reference")
+    if quarantine is not None and is_remote(quarantine):
+        raise ConfigError(
+            f"{quarantine}: the good shards are linked there, so it is a folder of this machine; name one"
+        )
     if quarantine is not None and os.path.lexists(quarantine):
         raise DestinationExistsError(
             f"{quarantine}: something is there already; choose another place for the good part"

@@ -57,7 +57,8 @@ def document_offsets(folder: Folder, name: str, num_tokens: int) -> Offsets:
         raise DataError(
             f"{where}: its ends of documents don't lead from 0 to its {num_sequences} sequences; it is damaged"
         )
-    return starts[ends]
+    offsets: Offsets = starts[ends]
+    return offsets
 
 
 def _parsed(where: str, head: bytes) -> tuple[np.dtype[np.generic], int, int]:

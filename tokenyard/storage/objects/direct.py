@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: An upload or a download of more bytes is cut into requests of as many, so that one attempt need not be long.
 PIECE_BYTES = 16 << 20
 _UPLOADS_AT_ONCE = 4
+#: A number that no object has.
+_NO_VERSION = "1"
 _READ_ONLY = ("http", "https", "hf")
 _T = TypeVar("_T")
 
@@ -111,7 +113,20 @@ class Direct:
 
     def put_if(self, name: str, data: bytes, etag: str) -> str | None:
         """Upload bytes over the object of that etag; None where it is another one, or none."""
-        return self._put_where(name, data, {"e_tag": etag})
+        return self._put_where(name, data, {"e_tag": etag, **self._version(name, etag)})
+
+    def _version(self, name: str, etag: str) -> dict[str, str]:
+        """What Google's store needs besides the etag, since its conditions are on numbers of objects."""
+        import obstore
+
+        if self._at.scheme != "gs":
+            return {}
+        what = f"can't look for {self._where(name)}"
+        try:
+            found = call(self.patience, what, lambda _: obstore.head(self._store, self._key(name)))
+        except FileNotFoundError:
+            return {"version": _NO_VERSION}
+        return {"version": (found["e_tag"] == etag and found["version"]) or _NO_VERSION}
 
     def list(self, prefix: str) -> list[ObjectInfo]:
         """All objects below a folder."""
