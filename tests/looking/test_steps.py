@@ -70,18 +70,14 @@ def test_the_slots_of_one_rank_are_shown_alone(tmp_path):
         show_step(config, 0, 2, 2, max_tokens=5, decoder=None)
 
 
-def test_padding_between_the_rows_of_a_window_stands_where_it_is(tmp_path):
-    corpus = packed_rows(tmp_path / "packed", "npy", pad=True)
-    every = np.concatenate([corpus[i] for i in range(len(corpus))])
-    config = load_config(
-        {"data": {"path": str(corpus.path), "sample": {"seq_len": 30}}, "order": {"global_batch_size": 4}}
-    )
-    found, shown = show_step(config, 0, None, 1, max_tokens=100, decoder=None)
+def test_each_part_of_a_window_has_the_tokens_of_its_row(home):
+    config = settings(home)
+    corpus = open_run(config)[1].corpus
+    found, shown = show_step(config, 3, None, 1, max_tokens=100, decoder=None)
     for slot, row in zip(found.slots, shown, strict=True):
-        assert [c.ids[0] for part in row.parts for c in part.cells] == every[slot.start : slot.stop].tolist()
-        for part in row.parts:
-            ids = [cell.ids[0] for cell in part.cells]
-            assert part.title.startswith("padding") == (ids == [0] * len(ids)), part.title
+        expected = [corpus[piece.row][piece.start : piece.stop].tolist() for piece in slot.pieces]
+        assert [[cell.ids[0] for cell in part.cells] for part in row.parts] == expected
+        assert row.mask is None
 
 
 @pytest.mark.parametrize("mixture", [False, True])

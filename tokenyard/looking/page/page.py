@@ -82,6 +82,6 @@ def _method(found: Sequence[Contents], command: str, notes: Sequence[str]) -> st
         "What was read, and how",
         "The same command gives the same page while the files stay the same; --full reads all of them.",
         element("ul", *items, class_="notes"),
-        code(command),
+        code(visible(command)),
         id_="method",
     )

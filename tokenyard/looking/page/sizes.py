@@ -115,7 +115,9 @@ def summary(counts: LengthCounts) -> str:
     told = {name: digits(counts.quantile(share)) for name, share in QUANTILES.items()}
     empty = int(counts.counts[counts.values == 0].sum())
     told |= {"mean": digits(counts.mean), "empty": f"{empty:,}"}
-    items = (element("li", element("small", text(name)), element("b", text(value))) for name, value in told.items())
+    items = (
+        element("li", element("small", text(name)), element("strong", text(value))) for name, value in told.items()
+    )
     return element("ul", *items, class_="quantiles")
 
 
