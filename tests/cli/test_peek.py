@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from tests.corpora import write_corpus
 from tests.looking.corpora import hostile
 from tests.real_data import gpt2_json
 from tests.runs import packed_rows
-from tokenyard.errors import ConfigError
+from tokenyard.errors import ConfigError, MissingDependencyError
 
 HELLO = [15496, 995, 50256]
 
@@ -127,6 +128,14 @@ def test_a_step_is_shown_slot_by_slot(home):
     order = json.loads(run("order", "--config", home / "train.yaml", "--step", 2, "--json"))
     assert [{k: v for k, v in slot.items() if k != "input"} for slot in found["slots"]] == order["slots"]
     assert all(len(slot["input"]["tokens"]) == len(slot["input"]["masked"]) == 12 for slot in found["slots"])
+
+
+def test_a_missing_torch_is_said(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("tokenyard.datasets")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingDependencyError, match=r"tokenyard peek --step needs torch: pip install"):
+        run("peek", "--config", home / "train.yaml", "--step", 2)
 
 
 def test_the_corpus_of_a_run_may_lie_elsewhere(home, tmp_path):

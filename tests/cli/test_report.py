@@ -1,5 +1,7 @@
 """The command report: one page, of one corpus or two, the same each time."""
 
+import sys
+
 import pytest
 import yaml
 
@@ -46,6 +48,15 @@ def test_the_order_of_a_run_of_ones_own_is_drawn(home):
     page = report(home, home / "packed", "--config", home / "train.yaml", "--steps", 3, "--world-size", 2)
     assert page.count('class="sample"') == 3 * 10
     assert "train.yaml --step 0 --world-size 2" in page
+
+
+def test_without_torch_the_order_is_left_out_and_that_is_said(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("tokenyard.datasets")]:
+        monkeypatch.delitem(sys.modules, name)
+    page = report(home, home / "packed")
+    assert "The order of training is not drawn: it needs torch" in page
+    assert 'id="order"' not in page
 
 
 def test_two_corpora_come_on_one_page(home):

@@ -9,11 +9,11 @@ from tests.bench.test_report import Page, colors, contrast
 from tests.corpora import random_rows, write_corpus
 from tests.looking.corpora import ESCAPED, HOSTILE, hostile, made_page
 from tests.real_data import gpt2_json
+from tokenyard.datasets.order_map import MapCell, OrderMap
 from tokenyard.looking.contents import LookSettings, look_into
 from tokenyard.looking.decoding import Decoder
 from tokenyard.looking.difference import first_difference
 from tokenyard.looking.page import corpus_page
-from tokenyard.looking.steps import MapCell, OrderMap
 
 
 def cell(sample, place):

@@ -6,9 +6,10 @@ import yaml
 
 from tests.runs import loaders, open_run, packed_rows, settings, write_corpora
 from tokenyard.config import load_config
+from tokenyard.datasets.order_map import order_map
 from tokenyard.datasets.receipt import receipt
 from tokenyard.errors import ConfigError
-from tokenyard.looking.steps import order_map, show_step, train_settings
+from tokenyard.looking.steps import show_step, train_settings
 
 
 @pytest.fixture(scope="module")

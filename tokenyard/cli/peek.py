@@ -18,6 +18,7 @@ from tokenyard.looking.decoding import Decoder
 from tokenyard.looking.rows import marks, show_row
 from tokenyard.looking.search import Search, search
 from tokenyard.looking.shown import ShownRow
+from tokenyard.looking.steps import show_step, train_settings
 
 
 def peek(
@@ -139,16 +140,14 @@ def _peek_step(
     tokenizer: str | None,
     json: bool,
 ) -> None:
+    settings = train_settings(config, path, read)
+    decoder = decoder_of(tokenizer)
     try:
-        from tokenyard.looking.steps import show_step, train_settings
+        found, shown = show_step(settings, step, rank, world_size, max_tokens=max_tokens, decoder=decoder)
     except ModuleNotFoundError as e:
         if e.name != "torch":
             raise
         raise MissingDependencyError("tokenyard peek --step needs torch: pip install 'tokenyard[torch]'") from e
-
-    settings = train_settings(config, path, read)
-    decoder = decoder_of(tokenizer)
-    found, shown = show_step(settings, step, rank, world_size, max_tokens=max_tokens, decoder=decoder)
     if json:
         slots = zip(found.slots, shown, strict=True)
         print_json({"step": step, "slots": [asdict(slot) | {"input": _plain_row(row, decoder)} for slot, row in slots]})

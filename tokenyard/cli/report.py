@@ -17,7 +17,7 @@ from tokenyard.errors import ConfigError
 from tokenyard.storage import storage_error
 
 if TYPE_CHECKING:
-    from tokenyard.looking.steps import OrderMap
+    from tokenyard.datasets.order_map import OrderMap
 
 #: The run whose order is drawn unless settings are given.
 _RUN = {"seed": 0, "global_batch_size": 8}
@@ -83,12 +83,14 @@ def _order(
 ) -> tuple[OrderMap | None, str | None]:
     """The map of the order, or why there is none: only where the run was not named."""
     try:
-        from tokenyard.config import load_config
-        from tokenyard.looking.steps import order_map, train_settings
+        from tokenyard.datasets.order_map import order_map
     except ModuleNotFoundError as e:
         if e.name != "torch":
             raise
         return None, "The order of training is not drawn: it needs torch (pip install 'tokenyard[torch]')."
+    from tokenyard.config import load_config
+    from tokenyard.looking.steps import train_settings
+
     if config is not None:
         settings = train_settings(config, path, read)
         command = shlex.join(

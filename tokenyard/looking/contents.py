@@ -92,7 +92,7 @@ def look_into(corpus: Corpus, name: str, settings: LookSettings, decoder: Decode
         lengths=row_lengths(corpus, spread_shards(corpus, indexed)),
         counts=count(corpus, batches),
         special=special,
-        shard_bytes=np.array([shard.num_bytes for shard in corpus.manifest.shards], np.int64),
+        shard_bytes=corpus.manifest.bytes_of_shards,
         rows=tuple(
             show_row(corpus, row, max_tokens=settings.row_tokens, decoder=decoder, special=special, at_edge=True)
             for row in _some_rows(corpus, settings)

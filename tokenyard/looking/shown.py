@@ -92,7 +92,7 @@ def show(
     """The tokens of a window, cut at stretches.
 
     Args:
-        title: what they are of.
+        title: what they are of; nothing acts in it afterwards, nor in the names of files and fields.
         tokens: all of them.
         stretches: the documents, in their order, which cover all tokens.
         window: the first token to show, and the one after the last.
@@ -121,15 +121,15 @@ def show(
                 )
             )
             start += count
-        parts.append(Part(title=stretch.title, cells=tuple(cells)))
+        parts.append(Part(title=None if stretch.title is None else visible(stretch.title), cells=tuple(cells)))
     return ShownRow(
-        title=title,
+        title=visible(title),
         num_tokens=len(tokens),
         parts=tuple(parts),
         before=first,
         after=len(tokens) - last,
-        mask=None if mask is None else mask[0],
-        fields=fields or {},
+        mask=None if mask is None else visible(mask[0]),
+        fields={visible(name): value for name, value in (fields or {}).items()},
     )
 
 

@@ -1,25 +1,23 @@
-"""What a training run takes at a step, slot by slot, as the model gets it; and which sample goes where in its first."""
+"""What a training run takes at a step, slot by slot, as the model gets it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokenyard.config import TrainConfig, load_config
 from tokenyard.corpus import Corpus
-from tokenyard.datasets.batches import Batches
-from tokenyard.datasets.dataset import TokenDataset
-from tokenyard.datasets.opening import open_dataset
-from tokenyard.datasets.pieces import row_ranges
-from tokenyard.datasets.planning import make_batches
-from tokenyard.datasets.receipt import Receipt, Slot, global_batch, receipt, token_ranges
 from tokenyard.errors import ConfigError
 from tokenyard.looking.decoding import Decoder
 from tokenyard.looking.rows import marks
 from tokenyard.looking.shown import ShownRow, Stretch, show
+
+if TYPE_CHECKING:  # they import torch
+    from tokenyard.datasets.dataset import TokenDataset
+    from tokenyard.datasets.receipt import Receipt, Slot
 
 _IGNORED = -100
 
@@ -54,6 +52,10 @@ def show_step(
     Raises:
         ConfigError: there is no such rank or step.
     """
+    from tokenyard.datasets.opening import open_dataset
+    from tokenyard.datasets.planning import make_batches
+    from tokenyard.datasets.receipt import receipt
+
     dataset = open_dataset(settings)
     batches = make_batches(settings, dataset, 0, world_size)
     found = receipt(batches, dataset, step, rank)
@@ -97,6 +99,8 @@ def _slot(
 
 def _stretches(corpus: Corpus, slot: Slot, num_tokens: int) -> list[Stretch]:
     """The pieces of a slot, each where its tokens are; what lies between them, and after the last, is padding."""
+    from tokenyard.datasets.pieces import row_ranges
+
     rows, _ = row_ranges(corpus, np.array([piece.row for piece in slot.pieces], np.int64))
     found, at = [], 0
     for piece, row in zip(slot.pieces, rows.tolist(), strict=True):
@@ -111,62 +115,3 @@ def _stretches(corpus: Corpus, slot: Slot, num_tokens: int) -> list[Stretch]:
 
 def _padding(start: int, stop: int) -> Stretch:
     return Stretch(title=f"padding: {stop - start:,} tokens", start=start, stop=stop)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapCell:
-    """What a rank takes at a step.
-
-    Attributes:
-        samples: their numbers, each in its source.
-        sources: the source of each.
-        places: where each begins in its corpus, from 0 to 1.
-        is_padding: whether each only fills the batch up.
-    """
-
-    samples: tuple[int, ...]
-    sources: tuple[str, ...]
-    places: tuple[float, ...]
-    is_padding: tuple[bool, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrderMap:
-    """Which sample goes to which rank at the first steps of a run: ``cells[step][rank]``.
-
-    ``command`` tells more of it; ``about`` says which run it is.
-    """
-
-    about: str
-    command: str
-    cells: tuple[tuple[MapCell, ...], ...]
-
-
-def order_map(settings: TrainConfig, *, steps: int, world_size: int, about: str, command: str) -> OrderMap:
-    """The map of a run's first steps, fewer where it ends before. Raises ConfigError where they don't fit the run."""
-    dataset = open_dataset(settings)
-    batches = make_batches(settings, dataset, 0, world_size)
-    first, stop = batches.epoch_range(0)
-    cells = [_cells(batches, dataset, step, world_size) for step in range(first, min(stop, first + steps))]
-    return OrderMap(about=about, command=command, cells=tuple(cells))
-
-
-def _cells(batches: Batches, dataset: TokenDataset, step: int, world_size: int) -> tuple[MapCell, ...]:
-    batch = global_batch(batches.of_ranks(step, 1)[0], world_size, dataset)
-    places = np.zeros(len(batch.samples))
-    for k in np.unique(batch.corpora).tolist():
-        here = np.flatnonzero(batch.corpora == k)
-        starts, _ = token_ranges(dataset.corpora[k], batch.samples[here], batch.seq_len)
-        places[here] = starts / max(1, dataset.corpora[k].num_tokens)
-    found = []
-    for rank in range(world_size):
-        of_rank = np.flatnonzero(batch.ranks == rank)
-        found.append(
-            MapCell(
-                samples=tuple(batch.samples[of_rank].tolist()),
-                sources=tuple(dataset.source_names[k] for k in batch.corpora[of_rank].tolist()),
-                places=tuple(places[of_rank].tolist()),
-                is_padding=tuple(batch.is_padding[of_rank].tolist()),
-            )
-        )
-    return tuple(found)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tokenyard.display.html import element, text
 from tokenyard.display.parts import code, section, table
 from tokenyard.display.visible import visible
-from tokenyard.looking.steps import MapCell, OrderMap
+
+if TYPE_CHECKING:  # it imports torch
+    from tokenyard.datasets.order_map import MapCell, OrderMap
 
 #: From the hue of a corpus's begin to that of its end, in degrees.
 _FIRST_HUE, _LAST_HUE = 210, -30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from tokenyard.display.html import element, text
 from tokenyard.display.parts import code, html_page, section
@@ -17,7 +18,9 @@ from tokenyard.looking.page.rows import rows_section
 from tokenyard.looking.page.sizes import lengths_section, shards_section
 from tokenyard.looking.page.tokens import special_section, tokens_section
 from tokenyard.looking.page.totals import difference_section, provenance_section, totals_section
-from tokenyard.looking.steps import OrderMap
+
+if TYPE_CHECKING:  # it imports torch
+    from tokenyard.datasets.order_map import OrderMap
 
 
 def corpus_page(
