@@ -20,7 +20,7 @@ _BEGIN, _END = b'\n  "shards": [\n', b"\n  ]\n}\n"
 
 
 class ShardLines(Sequence[ShardInfo]):
-    """See the module. ``num_rows``, ``num_tokens``, ``num_bytes``: int64[shards]. Raises ValueError unless each is a shard.
+    """See the module. ``num_rows``, ``num_tokens``, ``num_bytes``: int64[shards]. Raises ValueError for other lines.
 
     ``text`` is the manifest, ``begin`` and ``end`` where the lines lie in it.
     """
