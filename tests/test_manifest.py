@@ -130,6 +130,10 @@ PROBLEMS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("shards", 1, "files", to=[["a.npy"]]), r"shards\[1\]: not enough values to unpack"),
     (changed("shards", 0, "index", 0, to="notes.txt"), r"shards\[0\]: its index 'notes.txt' is not under .tokenyard/"),
     (
+        changed("shards", 1, "files", to=[["a.npy", 2**62, None], ["b.npy", 2**62, None]]),
+        r"shards\[1\]: its files have 9223372036854775808 bytes together, more than 63 bits hold",
+    ),
+    (
         changed("shards", 0, "rows", to=2**63 - 1),
         r"rows: the shards sum to 9223372036854775\d+, more than 63 bits hold",
     ),

@@ -12,7 +12,8 @@ from tokenyard.bench import memory, page_cache, rates
 from tokenyard.bench.machine import describe_machine
 from tokenyard.bench.metrics import figures_of
 from tokenyard.bench.processes import run_json
-from tokenyard.bench.quantities import digits, power_with_unit, short, with_unit
+from tokenyard.bench.quantities import short
+from tokenyard.display.quantities import digits, power_with_unit, with_unit
 from tokenyard.errors import BenchmarkError
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.bench.reports import TYPICAL, made_report
 from tokenyard.bench import report_page
 from tokenyard.bench.metrics import METRICS, Figure
-from tokenyard.bench.report.html import element
 from tokenyard.bench.report.scatter import Point, scatter
 from tokenyard.bench.report.tables import comparison, peer_lines, told_corpus, told_spread
 from tokenyard.bench.variants import parse_variants
+from tokenyard.display.html import element
 
 VOID = {"meta", "br"}
 
@@ -201,8 +201,10 @@ def contrast(a, b):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_and_marks_stand_out_from_their_ground(scheme):
-    light, _, rest = (files("tokenyard.bench.report") / "style.css").read_text().partition("prefers-color-scheme: dark")
-    found = colors(light) if scheme == "light" else colors(light) | colors(rest)
+    found = {}
+    for package, name in (("tokenyard.display", "page.css"), ("tokenyard.bench.report", "style.css")):
+        light, _, rest = (files(package) / name).read_text().partition("prefers-color-scheme: dark")
+        found |= colors(light) if scheme == "light" else colors(light) | colors(rest)
     for ground in ("ground", "card", "chosen"):
         for ink in ("ink", "soft"):
             assert contrast(found[ink], found[ground]) >= 4.5, (ink, ground)

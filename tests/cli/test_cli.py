@@ -48,6 +48,7 @@ def test_help_names_every_command_and_each_command_has_an_example():
         "verify",
         "info",
         "peek",
+        "report",
         "order",
         "bench",
         "formats",

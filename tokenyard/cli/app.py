@@ -12,8 +12,11 @@ import typer
 import tokenyard
 from tokenyard.cli import inspect, jobs, rows
 from tokenyard.cli.bench import bench
+from tokenyard.cli.info import info
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
+from tokenyard.cli.peek import peek
+from tokenyard.cli.report import report
 from tokenyard.cli.verify import verify
 from tokenyard.errors import (
     ConfigError,
@@ -60,8 +63,9 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     rows.filter,
     jobs.index,
     verify,
-    inspect.info,
-    inspect.peek,
+    info,
+    peek,
+    report,
     order,
     bench,
     inspect.formats,

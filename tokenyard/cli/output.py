@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import yaml
 from rich.console import Console
 
+from tokenyard.display.visible import visible
 from tokenyard.errors import ConfigError
 
 #: As a shell says it of a process that a closed pipe has ended: 128 and the number of SIGPIPE.
@@ -54,16 +55,16 @@ def print_fields(title: str, values: Mapping[str, Any]) -> None:
     """A title, then a line for each name and value; nothing is cut, so that digests can be copied."""
     shown = {name.replace("_", " "): _shown(value) for name, value in values.items() if value not in ((), {}, [], None)}
     width = max(map(len, shown), default=0)
-    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(title), style="bold", markup=False, highlight=False, soft_wrap=True)
     for name, value in shown.items():
-        console.print(f"  {name:{width}}  {value}", markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(f"  {name:{width}}  {value}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_tree(title: str, values: Mapping[str, Any]) -> None:
     """A title, then a line for each name and value; mappings, and lists of them, come on lines further in."""
-    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(title), style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in _tree_lines(values, "  "):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _tree_lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
@@ -88,6 +89,7 @@ def _is_nested(value: Any) -> bool:
 
 def print_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Columns under a header, numbers to the right; nothing is cut or folded, so that lines can be searched."""
+    lines = [[visible(cell, newline="⏎", tab="⇥") for cell in line] for line in lines]
     columns = list(zip(header, *lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
     right = [all(cell[:1].isdigit() for cell in column[1:]) for column in columns]

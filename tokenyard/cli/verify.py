@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tokenyard.cli.inspect import Json, Read, Source
+from tokenyard.cli.options import Json, Read, Source
 from tokenyard.cli.output import console, parse_options, print_fields, print_json
 from tokenyard.cli.progress import progress
 from tokenyard.converters.verify import VerifyReport

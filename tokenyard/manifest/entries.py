@@ -93,6 +93,8 @@ def check_shard(data: Any) -> None:
     rows, tokens, meta = data["rows"], data["tokens"], data["meta"]
     if not files or not is_count(rows) or not is_count(tokens):
         raise ValueError(f"a shard needs files and counts from 0 on, found {rows!r:.60} rows, {tokens!r:.60} tokens")
+    if not is_count(total := sum(file[1] for file in files)):
+        raise ValueError(f"its files have {total} bytes together, more than 63 bits hold")
     if not isinstance(meta, dict):
         raise ValueError(f"meta: expected dict, found {meta!r:.60}")
     if index := data["index"]:

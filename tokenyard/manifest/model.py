@@ -114,7 +114,14 @@ class Manifest:
     @property
     def num_bytes(self) -> int:
         """Bytes of all shards, indexes left out."""
-        return sum(s.num_bytes for s in self.shards)
+        return sum(self.bytes_of_shards.tolist())
+
+    @property
+    def bytes_of_shards(self) -> Offsets:
+        """int64[shards]: bytes of the files of each shard, its index left out."""
+        if isinstance(self.shards, ShardLines):
+            return self.shards.num_bytes
+        return np.array([s.num_bytes for s in self.shards], np.int64)
 
     def to_json(self) -> str:
         """JSON with one line a shard, keys in a fixed order."""

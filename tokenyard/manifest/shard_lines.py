@@ -20,7 +20,7 @@ _BEGIN, _END = b'\n  "shards": [\n', b"\n  ]\n}\n"
 
 
 class ShardLines(Sequence[ShardInfo]):
-    """See the module. ``num_rows`` and ``num_tokens``: int64[shards]. Raises ValueError unless every line is a shard.
+    """See the module. ``num_rows``, ``num_tokens``, ``num_bytes``: int64[shards]. Raises ValueError for other lines.
 
     ``text`` is the manifest, ``begin`` and ``end`` where the lines lie in it.
     """
@@ -36,7 +36,8 @@ class ShardLines(Sequence[ShardInfo]):
         counts = [_counts(text[a:b]) for a, b in zip(self._begins.tolist(), self._ends.tolist(), strict=True)]
         self.num_rows: Offsets
         self.num_tokens: Offsets
-        self.num_rows, self.num_tokens = np.array(counts, np.int64).T
+        self.num_bytes: Offsets
+        self.num_rows, self.num_tokens, self.num_bytes = np.array(counts, np.int64).T
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -72,10 +73,10 @@ def _data(line: bytes) -> Any:
     return from_json(line, cache_strings="keys")
 
 
-def _counts(line: bytes) -> tuple[int, int]:
+def _counts(line: bytes) -> tuple[int, int, int]:
     data = _data(line)
     try:
         check_shard(data)
     except (KeyError, TypeError) as e:
         raise ValueError(f"not a shard: {e}") from None
-    return data["rows"], data["tokens"]
+    return data["rows"], data["tokens"], sum(file[1] for file in data["files"])

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from tokenyard.bench.grades import speed_key
 from tokenyard.bench.metrics import METRICS
-from tokenyard.bench.quantities import digits, power_with_unit, with_unit
-from tokenyard.bench.report.bars import Bar, BarRow, bars, legend
-from tokenyard.bench.report.html import element, text
-from tokenyard.bench.report.parts import anchor, is_chosen, section
+from tokenyard.bench.report.parts import anchor, is_chosen
 from tokenyard.bench.report.ranges import Range, ranges
 from tokenyard.bench.report.scatter import Point, scatter
 from tokenyard.bench.report.tables import peer_rates, titles, told
 from tokenyard.bench.results import BenchReport, PeerResult, VariantResult
+from tokenyard.display.bars import Bar, BarRow, bars, legend
+from tokenyard.display.html import element, text
+from tokenyard.display.parts import section
+from tokenyard.display.quantities import digits, power_with_unit, with_unit
 
 #: Formats with a color of their own.
 _FORMATS = ("npy", "mds", "webdataset", "parquet", "jsonl", "csv")

@@ -5,25 +5,18 @@ from __future__ import annotations
 from importlib.resources import files
 
 from tokenyard.bench.report.charts import peers_chart, row_chart, size_chart, speed_chart, trade_off
-from tokenyard.bench.report.html import element, text
 from tokenyard.bench.report.sections import all_figures, commands, comparison_table, method, verdicts
 from tokenyard.bench.report.tables import told_corpus, told_machine
 from tokenyard.bench.results import BenchReport
+from tokenyard.display.html import element, text
+from tokenyard.display.parts import facts, html_page, section
 
 
 def report_page(found: BenchReport) -> str:
     """The page: no script, nothing fetched, light or dark as the reader's system is, from phones up."""
     style = files("tokenyard.bench.report").joinpath("style.css").read_text(encoding="utf-8")
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", text(f"Storage formats measured: {found.sample.source}")),
-        element("style", style),
-    )
-    body = element("body", _header(found), element("main", *_sections(found), _footer(found)))
-    return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+    main = element("main", *_sections(found), _footer(found))
+    return html_page(f"Storage formats measured: {found.sample.source}", [style], _header(found), main)
 
 
 def _header(found: BenchReport) -> str:
@@ -62,16 +55,10 @@ def _sections(found: BenchReport) -> list[str]:
         comparison_table(found),
         all_figures(found),
         method(found),
-        _facts("Corpus", told_corpus(found)),
-        _facts("Machine", told_machine(found)),
+        section("Corpus", "", facts(told_corpus(found))),
+        section("Machine", "", facts(told_machine(found))),
         commands(found),
     ]
-
-
-def _facts(title: str, told: object) -> str:
-    assert isinstance(told, dict)
-    pairs = (element("dt", text(k)) + element("dd", text(v)) for k, v in told.items() if v)
-    return element("section", element("h2", text(title)), element("dl", *pairs))
 
 
 def _footer(found: BenchReport) -> str:

@@ -1,15 +1,8 @@
-"""What sections share: their frame, and links to the commands behind a figure."""
+"""What sections share: links to the commands behind a figure."""
 
 from __future__ import annotations
 
-from tokenyard.bench.report.html import element, text
 from tokenyard.bench.results import BenchReport, VariantResult
-
-
-def section(title: str, sub: str, *content: str, id_: str | None = None) -> str:
-    """A section with its title and a line below it; ``id_`` is what links name."""
-    under = element("p", text(sub), class_="sub") if sub else ""
-    return element("section", element("h2", text(title)), under, *content, id=id_)
 
 
 def is_chosen(found: BenchReport, result: VariantResult) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tokenyard.bench.report.html import element, text
+from tokenyard.display.html import element, text
 
 
 @dataclass(frozen=True, kw_only=True)

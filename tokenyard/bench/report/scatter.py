@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenyard.bench.report.html import element, text
+from tokenyard.display.html import element, text
 
 _CHARACTER = 6.4
 _LINE = 13.0

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from tokenyard.bench import grades
 from tokenyard.bench.metrics import METRICS
-from tokenyard.bench.quantities import with_unit
-from tokenyard.bench.report.html import element, text
-from tokenyard.bench.report.parts import anchor, section
+from tokenyard.bench.report.parts import anchor
 from tokenyard.bench.report.tables import comparison, recommended, titles, told, told_spread
 from tokenyard.bench.results import BenchReport, VariantResult
+from tokenyard.display.html import element, text
+from tokenyard.display.parts import code, section
+from tokenyard.display.quantities import with_unit
 
 
 def verdicts(found: BenchReport) -> str:
@@ -149,7 +150,6 @@ def _convert_command(found: BenchReport, result: VariantResult) -> str:
 
 def _command(key: str, title: str, told_commands: Sequence[tuple[str, str]]) -> str:
     parts = [
-        (element("p", text(label), class_="sub") if label else "") + element("pre", element("code", text(command)))
-        for label, command in told_commands
+        (element("p", text(label), class_="sub") if label else "") + code(command) for label, command in told_commands
     ]
     return element("div", element("h3", text(title)), *parts, class_="command", id=f"cmd-{key}")

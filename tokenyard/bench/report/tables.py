@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenyard.bench.grades import speed_key
-from tokenyard.bench.quantities import digits, short, with_unit
+from tokenyard.bench.quantities import short
 from tokenyard.bench.results import BenchReport, PeerResult, VariantResult
+from tokenyard.display.quantities import digits, with_unit
 
 #: What a format is good for that no clock tells.
 _WORLDS = {

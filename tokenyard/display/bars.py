@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenyard.bench.report.html import element, text
+from tokenyard.display.html import element, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,5 +64,7 @@ def _bar(bar: Bar, most: float) -> str:
     if bar.low is not None and bar.high is not None and bar.high > bar.low:
         left, width = 100 * bar.low / most, 100 * (bar.high - bar.low) / most
         spread = element("span", class_="spread", style=f"left:{left:.2f}%;width:{width:.2f}%")
-    fill = element("span", class_=f"fill {bar.paint}", style=f"width:{max(100 * bar.value / most, 0.4):.2f}%")
+    fill = element(
+        "span", class_=f"fill {bar.paint}", style=f"width:{max(100 * bar.value / most, 0.4 if bar.value else 0):.2f}%"
+    )
     return element("div", fill, spread, class_=f"line {bar.paint}")
