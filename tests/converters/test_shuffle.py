@@ -14,6 +14,7 @@ from tests.converters.test_convert import FORMATS, tree, write
 from tests.corpora import random_rows, write_corpus
 from tokenyard.converters import shuffle as shuffling
 from tokenyard.converters.convert import convert, plan_convert
+from tokenyard.converters.pack import pack
 from tokenyard.converters.row_sums import row_digests
 from tokenyard.converters.run import run_job, run_part
 from tokenyard.corpus import Corpus, open_corpus
@@ -97,8 +98,6 @@ def test_the_bytes_do_not_depend_on_workers_or_parts(source: Path, tmp_path: Pat
 
 
 def test_document_lengths_of_packed_rows_travel_along(tmp_path: Path) -> None:
-    from tokenyard.converters.pack import pack
-
     documents = write_corpus(tmp_path / "documents", random_rows(seed=2, num_rows=4000, longest=9))
     pack(documents, tmp_path / "packed", seq_len=4)
     convert(tmp_path / "packed", tmp_path / "out", to="mds", shuffle=1)

@@ -1,5 +1,6 @@
 """Splitting: each row in exactly one part, in order; sizes; the proof; going on; parts of the work."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.converters.test_convert import FORMATS, tree, write
 from tests.converters.test_shuffle import sorted_row_digests
 from tests.corpora import random_rows, write_corpus
 from tokenyard.converters import picking
+from tokenyard.converters.pack import pack
 from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.split import split, split_part
 from tokenyard.corpus import Corpus, open_corpus
@@ -99,15 +101,19 @@ def test_a_split_that_was_stopped_goes_on_with_the_part_that_is_missing(source: 
 
 
 def test_a_part_that_is_gone_is_made_again_and_the_others_are_held_to_the_source(source: Path, tmp_path: Path) -> None:
-    import shutil
-
     split(source, tmp_path / "out", parts=PARTS, **SMALL)
     before = tree(tmp_path / "out")
     with pytest.raises(DestinationExistsError, match="this split is there already; pass --overwrite"):
         split(source, tmp_path / "out", parts=PARTS, **SMALL)
+    manifest = tmp_path / "out" / "train" / ".tokenyard" / "manifest.json"
+    made = manifest.stat().st_mtime_ns
+    split(source, tmp_path / "out", parts=PARTS, overwrite=True, **SMALL)
+    assert manifest.stat().st_mtime_ns != made
+    made = manifest.stat().st_mtime_ns
     shutil.rmtree(tmp_path / "out" / "test")
     report = split(source, tmp_path / "out", parts=PARTS, **SMALL)
     assert tree(tmp_path / "out") == before
+    assert manifest.stat().st_mtime_ns == made
     assert report.rows_digest == str(sum_of_corpus(open_corpus(source), 1))
 
 
@@ -164,8 +170,6 @@ def test_no_rows_are_split_into_empty_parts(tmp_path: Path) -> None:
 
 
 def test_packed_rows_keep_their_layout(tmp_path: Path) -> None:
-    from tokenyard.converters.pack import pack
-
     documents = write_corpus(tmp_path / "documents", random_rows(seed=2, num_rows=4000, longest=9))
     pack(documents, tmp_path / "packed", seq_len=4)
     split(tmp_path / "packed", tmp_path / "out", format="mds")

@@ -89,9 +89,9 @@ def _token_parts(batch: RowBatch) -> list[Pieces]:
     wide = np.zeros(len(batch), np.bool_)
     if batch.num_tokens and batch.tokens.itemsize > 2:
         wide[np.searchsorted(batch.offsets, np.flatnonzero(batch.tokens >= 1 << 16), side="right") - 1] = True
-    items = _items(batch.tokens.astype("<u2"), batch.offsets)
+    items = _items(batch.tokens.astype("<u2", copy=False), batch.offsets)
     if wide.any():
-        in_four = _items(batch.tokens.astype("<u4"), batch.offsets)
+        in_four = _items(batch.tokens.astype("<u4", copy=False), batch.offsets)
         items = [in_four[i] if wide[i] else item for i, item in enumerate(items)]
     widths = [b"\4" if is_wide else b"\2" for is_wide in wide.tolist()]
     return [widths, _numbers(batch.lengths), items]

@@ -107,12 +107,7 @@ def split(
     settings = _settings(parts=parts, rest=rest, seed=seed, format=format, read=read, **options)
     source = settings.open(src)
     jobs = _jobs(source, settings, dst)
-    done = {name: found for name, job in jobs.items() if (found := _done(job, dst, name)) is not None}
-    if len(done) == len(jobs) and not overwrite:
-        raise DestinationExistsError(
-            f"{os.fspath(dst)}: this split is there already; pass --overwrite (overwrite=True) to check it anew, or "
-            "choose another destination"
-        )
+    done = _all_done(jobs, dst, overwrite)
     proof = _Proof(source, set(jobs))
     for name in done:
         proof.add(name, sum_of_corpus(open_corpus(_place(dst, name)), num_workers))
@@ -152,10 +147,12 @@ def split_part(
     """Do share K of N of the tasks of a split, as ``run_part`` does; ``split(finish=True)`` ends it."""
     found = _settings(**settings)
     source = found.open(src)
+    jobs = _jobs(source, found, dst)
+    done = _all_done(jobs, dst, overwrite)
     reports = [
         run_part(job, _place(dst, name), part, num_workers=num_workers, overwrite=overwrite, on_progress=on_progress)
-        for name, job in _jobs(source, found, dst).items()
-        if _done(job, dst, name) is None
+        for name, job in jobs.items()
+        if name not in done
     ]
     return PartReport(
         destination=os.fspath(dst),
@@ -209,6 +206,19 @@ def _jobs(source: Corpus, settings: SplitSettings, dst: str | os.PathLike[str]) 
 
 def _place(dst: str | os.PathLike[str], name: str) -> str:
     return os.path.join(os.fspath(dst), name)
+
+
+def _all_done(jobs: Mapping[str, Job[range]], dst: str | os.PathLike[str], overwrite: bool) -> dict[str, Manifest]:
+    """The parts that need not be made, an earlier run having come so far. Raises DestinationExistsError."""
+    done = {name: found for name, job in jobs.items() if (found := _done(job, dst, name)) is not None}
+    if len(done) < len(jobs):
+        return done
+    if overwrite:
+        return {}
+    raise DestinationExistsError(
+        f"{os.fspath(dst)}: this split is there already; pass --overwrite (overwrite=True) to make it anew, or choose "
+        "another destination"
+    )
 
 
 def _done(job: Job[range], dst: str | os.PathLike[str], name: str) -> Manifest | None:
