@@ -17,6 +17,7 @@ from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import DataError, StorageError, TokenyardError
 from tokenyard.manifest import MANIFEST_NAME
 from tokenyard.storage.objects import open_objects
+from tokenyard.storage.objects.direct import PIECE_BYTES
 
 ROWS = random_rows(3, 120, 100)
 #: Seconds: enough for a busy machine, and little to wait for.
@@ -160,6 +161,33 @@ def test_verify_finds_nothing_wrong_with_a_sound_corpus_and_what_is_cut_or_gone_
     for quick in (True, False):
         report = verify(url, quick=quick)
         assert {p.file for p in report.problems} >= {gone, cut}
+
+
+def test_uploads_meet_faults_too(faulty: Proxy, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENYARD_STORAGE_DEADLINE", str(DEADLINE))
+    faulty.choose = lambda request: "500" if request.kind in ("PUT", "POST") and request.attempt == 1 else None
+    objects, large = open_objects(bucket), np.zeros(PIECE_BYTES + 1, np.uint8)
+    objects.put("small", b"x")
+    objects.put("large", large)
+    assert objects.put_new("new", b"mine")
+    assert objects.read("small").tobytes() == b"x"
+    assert np.array_equal(objects.read("large", 0, len(large)), large)
+    faulty.choose = lambda request: "500" if request.kind in ("PUT", "POST") else None
+    with pytest.raises(StorageError, match=r"can't write s3://.*/small: the store answered 500 .*\(\d attempts in"):
+        objects.put("small", b"y")
+    with pytest.raises(StorageError, match=r"can't write s3://.*/large2: .*\(parts were tried 8 times\); run it again"):
+        objects.put("large2", large)
+    assert objects.head("large2") is None
+
+
+def test_an_upload_whose_answer_was_lost_is_known_by_its_bytes(faulty: Proxy, bucket: str) -> None:
+    objects = open_objects(bucket)
+    objects.put("claim", b"mine")  # as a first attempt that arrived would have
+    faulty.choose = lambda request: "reset" if request.kind == "PUT" and request.attempt == 1 else None
+    faulty.clear()
+    assert objects.put_new("claim", b"mine")
+    faulty.clear()
+    assert objects.put_new("claim", b"theirs") is None
 
 
 def test_no_server_is_an_error_that_names_the_endpoint(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

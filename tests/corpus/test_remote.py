@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from tests.corpora import FORMATS, random_rows, write_corpus
 from tests.formats.golden import CORPORA, DIGEST, GOLDEN
 from tests.servers.copies import upload
 from tests.servers.faulty import Proxy
+from tokenyard.bench.settings import BenchSettings
+from tokenyard.bench.workplace import parent_of
 from tokenyard.converters.convert import convert
+from tokenyard.converters.verify import verify
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.corpus.indexing import index_corpus
 from tokenyard.digest import digest_of
@@ -158,6 +162,35 @@ def test_an_index_is_not_made_where_a_manifest_is(tmp_path: Path, bucket: str) -
     write_corpus(tmp_path / "c", ROWS)
     with pytest.raises(ConfigError, match=r"has a manifest already, and row indexes are rebuilt on a disk; copy"):
         index_corpus(upload(tmp_path / "c", bucket))
+
+
+def test_an_index_that_can_be_kept_nowhere_is_told(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "c", ROWS, format="jsonl")
+    upload(tmp_path / "c", bucket, without=".tokenyard")
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("TOKENYARD_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(StorageError, match=r"the user's cache, where its index goes, can't be written; set TOKENYARD"):
+        index_corpus(bucket)
+
+
+@pytest.mark.parametrize("way", [{"reference": True}, {"quarantine": "good"}])
+def test_what_works_on_files_alone_is_refused_of_a_url(way: dict[str, Any], tmp_path: Path, bucket: str) -> None:
+    write_corpus(tmp_path / "c", ROWS)
+    with pytest.raises(
+        ConfigError, match=rf"{bucket}: {next(iter(way))} works on files of this machine; copy the corpus"
+    ):
+        verify(upload(tmp_path / "c", bucket), **way)
+
+
+def test_a_benchmark_of_a_corpus_at_a_url_says_which_disk_it_measures(tmp_path: Path, bucket: str) -> None:
+    write_corpus(tmp_path / "c", ROWS)
+    settings = BenchSettings(source=upload(tmp_path / "c", bucket))
+    assert parent_of(settings) == (
+        Path.cwd(),
+        ["The corpus is on no disk here, so that of the current folder was measured; --dir names one."],
+    )
 
 
 def test_an_object_that_is_replaced_under_a_reader_is_refused(tmp_path: Path, bucket: str) -> None:

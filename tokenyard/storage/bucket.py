@@ -67,9 +67,9 @@ class Bucket(Folder):
         return ObjectPath(self, name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object of that name; asked anew, unless all were listed."""
+        """Whether there is an object of that name; asked anew each time."""
         check_name(name)
-        return name in self._listed if self._listed else self.objects.head(name) is not None
+        return self.objects.head(name) is not None
 
     def size(self, name: str) -> int:
         """Bytes of an object. Raises StorageError when it is missing."""

@@ -66,6 +66,8 @@ def make_store(url: str, at: Location, patience: Patience, *, own_retries: bool 
             return stores.HTTPStore.from_url(base, **given), prefix
         if at.scheme in ("http", "https"):
             return stores.HTTPStore.from_url(f"{at.scheme}://{at.root}", **given), at.prefix
+    except ConfigError:
+        raise
     except (ValueError, BaseError) as e:
         raise ConfigError(f"{url}: {str(e).splitlines()[0]}") from e
     with _lock:
