@@ -81,8 +81,26 @@ def test_what_is_read_back_in_order_takes_few_requests(bucket: TargetBucket, cal
         stop = min(start + piece, len(data))
         assert np.array_equal(raw.read(start, stop), data[start:stop])
         assert len(raw.read(start, start)) == 0
-    assert calls == ["get"] * 3
+    assert calls == ["get"] * 4
     assert np.array_equal(raw.read(0, len(data)), data)
+
+
+def test_what_is_read_here_and_there_is_fetched_as_it_is_asked_for(
+    bucket: TargetBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.write("a", bytes(20 << 20))
+    asked: list[int] = []
+    real = Direct.get
+
+    def counted(self: Direct, name: str, start: int, stop: int, etag: str | None) -> Any:
+        asked.append(stop - start)
+        return real(self, name, start, stop, etag)
+
+    monkeypatch.setattr(Direct, "get", counted)
+    raw = bucket.raw("a", 20 << 20)
+    for start in (0, 5_000_000, 1_000_000):
+        assert len(raw.read(start, start + 100)) == 100
+    assert asked == [100] * 3
 
 
 def test_an_object_of_another_size_and_bytes_beyond_it_are_refused(bucket: TargetBucket) -> None:

@@ -18,7 +18,7 @@ from tokenyard.storage.uploads import LineObjects, upload
 
 #: Of so many files and more, sizes are asked for by one listing of all.
 _MANY = 100
-#: What is read back is read in order, so more than was asked for is fetched at once.
+#: Where an object is read in order, as one that is read back is, so much is fetched at once.
 _AHEAD_BYTES = 8 << 20
 
 
@@ -88,11 +88,11 @@ class TargetBucket(Bucket):
 
 
 class _ReadBack(RemoteFile):
-    """An object that holds what was fetched last, and fetches more than is asked for."""
+    """An object that holds what was fetched last, and fetches more than is asked for where reading goes on there."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._held: tuple[int, NDArray[np.uint8]] = 0, np.empty(0, np.uint8)
+        self._held: tuple[int, NDArray[np.uint8]] = -1, np.empty(0, np.uint8)
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """uint8[stop - start]; as ``RemoteFile.read``."""
@@ -100,6 +100,7 @@ class _ReadBack(RemoteFile):
             return super().read(start, stop)
         first, held = self._held
         if not first <= start < stop <= first + len(held):
-            ahead = min(start + _AHEAD_BYTES, self.num_bytes)
+            goes_on = first <= start <= first + len(held)
+            ahead = min(start + _AHEAD_BYTES, self.num_bytes) if goes_on else stop
             first, held = self._held = start, super().read(start, max(stop, ahead))
         return held[start - first : stop - first]
