@@ -100,6 +100,7 @@ class _ReadBack(RemoteFile):
             return super().read(start, stop)
         first, held = self._held
         if not first <= start < stop <= first + len(held):
-            ahead = min(start + _AHEAD_BYTES, self.num_bytes) if start == first + len(held) else stop
+            goes_on = first <= start <= first + len(held)
+            ahead = min(start + _AHEAD_BYTES, self.num_bytes) if goes_on else stop
             first, held = self._held = start, super().read(start, max(stop, ahead))
         return held[start - first : stop - first]
