@@ -27,6 +27,8 @@ from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
 from tokenyard.converters.shuffle import WRITTEN, plan_shuffle
 from tokenyard.converters.source_check import check_source, digests_read
+from tokenyard.converters.sight import corpus_sights
+from tokenyard.converters.workers import ExecutorName
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import TOKEN_DTYPES
@@ -75,7 +77,9 @@ def convert(
     dst: str | os.PathLike[str],
     *,
     to: str,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     token_dtype: str | None = None,
@@ -88,7 +92,8 @@ def convert(
 
     ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a
     source that others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written
-    don't depend on ``num_workers``.
+    don't depend on ``num_workers``, nor on where tasks run: in processes of this machine, or with ``executor="ray"``
+    in workers of the Ray cluster at ``address`` (see ``Workers``).
 
     ``shuffle``, a seed from 0 on: rows come in the order in which ``order: {shuffle: global}`` takes them in epoch 0
     with this seed. Two passes over the disk do it. Memory holds what a worker reads or writes at a time, a few times
@@ -108,7 +113,14 @@ def convert(
         ConvertSettings(to=to, token_dtype=token_dtype, read=read, shuffle=shuffle, options=options),
     )
     manifest, outputs = run_job(
-        job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+        job,
+        dst,
+        num_workers=num_workers,
+        executor=executor,
+        address=address,
+        overwrite=overwrite,
+        finish=finish,
+        on_progress=on_progress,
     )
     assert manifest.digests is not None
     return ConvertReport(
@@ -155,6 +167,7 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: (source, target),
         run=_convert_rows,
+        reads=corpus_sights(source),
         unit="tokens",
         total=source.num_tokens,
         check=lambda digests, _: check_source(source, digests),
