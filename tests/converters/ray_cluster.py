@@ -62,7 +62,7 @@ class Cluster:
         """Begin the second node, and wait for it; this process is connected."""
         known = {node["NodeID"] for node in ray.nodes()}
         self._second = self._start(f"--address={self.address}")
-        until(lambda: len(self.nodes()) == 2 and not known >= set(self.nodes()))
+        until(lambda: len(now := set(self.nodes())) == 2 and now - known)
 
     def kill_second(self) -> None:
         """End the second node at once, as a machine that loses its power."""
