@@ -49,6 +49,7 @@ class Job(Generic[Task]):
         shared: given where the job writes, what all tasks need; sent to each process once. Asked again after the first.
         run: given that, and a number and its task, writes shards; importable by name.
         reads: some files that all tasks must see, wherever they run.
+        check_place: told the destination before anything is done; may raise.
         unit, total: what progress is measured in, and how much there is.
         may_change: options that don't change what a task that has ended well has written.
         watch: told what each task has done; may raise.
@@ -70,6 +71,7 @@ class Job(Generic[Task]):
     total: int
     num_first: int = 0
     reads: Sequence[Sight] = ()
+    check_place: Callable[[str | os.PathLike[str]], None] = lambda _: None
     may_change: Set[str] = frozenset()
     watch: Callable[[TaskOutput], None] = lambda _: None
     check: Callable[[Digests, Sequence[TaskOutput]], None] = lambda *_: None
@@ -119,6 +121,7 @@ def run_job(
     ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise.
     """
     workers = Workers(executor=executor, num_workers=num_workers, address=address)
+    job.check_place(dst)
     marker = job.marker()
     with destination(dst, marker, overwrite=overwrite) as folder, Ledger(folder) as ledger:
         target, done = _target(job, folder), ledger.read()
@@ -173,6 +176,7 @@ def run_part(
     number, count = part
     if not 1 <= number <= count:
         raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
+    job.check_place(dst)
     with destination(dst, job.marker(), overwrite=overwrite, part=True) as folder, Ledger(folder) as ledger:
         outputs, remaining, waiting = list[TaskOutput](), 0, 0
         if not folder.exists(MANIFEST_NAME):

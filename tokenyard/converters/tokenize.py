@@ -14,7 +14,7 @@ from tokenyard.converters.job import OnProgress, provenance, total_counts
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
 from tokenyard.converters.sight import local_sight
-from tokenyard.converters.text import Split, TextOptions, group_splits, plan_texts
+from tokenyard.converters.text import Split, TextOptions, check_outside, group_splits, plan_texts
 from tokenyard.converters.tokenizing import BadRecords, OnBadRecord, Tokenizing, num_bad, tokenize_splits
 from tokenyard.converters.workers import ExecutorName
 from tokenyard.errors import ConfigError
@@ -228,6 +228,7 @@ def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
         ),
         run=tokenize_splits,
         reads=[local_sight(split.path) for splits in tasks[:1] for split in splits[:1]],
+        check_place=lambda dst: check_outside(inputs, dict.fromkeys(s.path for s in plan.splits), dst),
         unit="bytes",
         total=sum(s.num_bytes for s in plan.splits),
         may_change=frozenset({"on_bad_record"}),

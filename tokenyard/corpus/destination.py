@@ -19,7 +19,7 @@ from typing import Any
 
 from tokenyard.corpus.claim import BusyError, Claim, claim, hand_on, is_bare, is_held, is_whole, marker_of, take_over
 from tokenyard.corpus.paths import local_path
-from tokenyard.corpus.places import beside, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
+from tokenyard.corpus.places import beside, check_length, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
 from tokenyard.errors import DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
@@ -52,6 +52,7 @@ def destination(
     final = Path(os.path.abspath(local_path(path)))
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
+    check_length(final)
     try:
         build, created, held = _begun(final, job, overwrite, part)
     except OSError as e:
