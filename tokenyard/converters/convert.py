@@ -26,9 +26,9 @@ from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
 from tokenyard.converters.shuffle import WRITTEN, plan_shuffle
-from tokenyard.converters.source_check import check_source, digests_read
 from tokenyard.converters.sight import corpus_sights
-from tokenyard.converters.workers import ExecutorName
+from tokenyard.converters.source_check import check_source, digests_read
+from tokenyard.converters.workers import ExecutorName, Workers
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import TOKEN_DTYPES
@@ -123,6 +123,7 @@ def convert(
         on_progress=on_progress,
     )
     assert manifest.digests is not None
+    workers = Workers(num_workers=num_workers, executor=executor, address=address)
     return ConvertReport(
         source=str(source.path),
         destination=os.fspath(dst),
@@ -133,12 +134,12 @@ def convert(
         num_shards=len(manifest.shards),
         num_bytes=manifest.num_bytes,
         # What was written is what was read: each task has held both to each other.
-        source_digest=manifest.digests.tokens if shuffle is None else _digest_read(source, outputs, num_workers),
+        source_digest=manifest.digests.tokens if shuffle is None else _digest_read(source, outputs, workers),
         digest=manifest.digests.tokens,
         field_digests=dict(manifest.digests.fields),
         seconds=time.monotonic() - begun,
         shuffle=shuffle,
-        rows_digest=None if shuffle is None else str(_sum_written(source, outputs, num_workers)),
+        rows_digest=None if shuffle is None else str(_sum_written(source, outputs, workers)),
     )
 
 
@@ -175,17 +176,17 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
     return source, job if settings.shuffle is None else plan_shuffle(job, source, settings.shuffle)
 
 
-def _digest_read(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> str:
+def _digest_read(source: Corpus, outputs: Sequence[TaskOutput], workers: Workers) -> str:
     """Of shuffled rows, as they were read."""
     if _are_all(source, outputs):
         return digests_read(source, outputs).tokens
-    return digest_corpus(source, num_workers).tokens
+    return digest_corpus(source, workers).tokens
 
 
-def _sum_written(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> RowSum:
+def _sum_written(source: Corpus, outputs: Sequence[TaskOutput], workers: Workers) -> RowSum:
     """Of shuffled rows, which are those of the source."""
     found = RowSum.of_counts(total_counts(outputs), WRITTEN)
-    return found if _are_all(source, outputs) else sum_of_corpus(source, num_workers)
+    return found if _are_all(source, outputs) else sum_of_corpus(source, workers)
 
 
 def _are_all(source: Corpus, outputs: Sequence[TaskOutput]) -> bool:
