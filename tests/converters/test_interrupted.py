@@ -15,7 +15,7 @@ from tests.real_data import gpt2_json
 from tokenyard.converters.convert import convert, plan_convert
 from tokenyard.converters.pack import pack
 from tokenyard.converters.run import PLAN_NAME, run_part
-from tokenyard.converters.tokenize import tokenize
+from tokenyard.converters.tokenize import plan_tokenize, tokenize
 from tokenyard.corpus import open_corpus
 from tokenyard.errors import (
     ConfigError,
@@ -512,3 +512,35 @@ def test_shards_that_are_gone_before_the_manifest_is_written_are_told(tmp_path: 
     convert(source, place, to="mds", **SHARDS)
     convert(source, tmp_path / "whole", to="mds", **SHARDS)
     assert contents(place) == contents(tmp_path / "whole")
+
+
+def test_a_name_that_leaves_no_room_for_the_one_beside_it_is_refused(tmp_path: Path, source: Path) -> None:
+    with pytest.raises(StorageError, match=r"238 bytes long.*may have 237.*choose a shorter name"):
+        convert(source, tmp_path / ("é" * 119), to="mds")
+    assert list(tmp_path.iterdir()) == []
+    for _ in range(2):
+        convert(source, tmp_path / ("e" + "é" * 118), to="mds", overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["texts/out", "texts", "texts/../texts/a/out"])
+def test_a_corpus_is_not_made_among_its_own_inputs(tmp_path: Path, place: str) -> None:
+    (tmp_path / "texts/a").mkdir(parents=True)
+    (tmp_path / "texts/a.txt").write_text("a text")
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "format": "jsonl"}
+    with pytest.raises(ConfigError, match=r"destination lies in .*texts, whose files are the inputs.*outside of it"):
+        tokenize(tmp_path / "texts", tmp_path / place, **how)
+    with pytest.raises(ConfigError, match=r"the destination lies in"):
+        run_part(plan_tokenize(tmp_path / "texts", **how), tmp_path / place, (1, 2))
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "texts"]
+    assert tokenize(tmp_path / "texts", tmp_path / "texts/.out", **how).num_documents == 1
+
+
+def test_inputs_that_lie_in_the_corpus_to_be_replaced_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a text"}\n')
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "format": "jsonl"}
+    inputs = str(tmp_path / "**/*.jsonl")
+    assert tokenize(inputs, tmp_path / "out", **how).num_documents == 1
+    before = contents(tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"out/shard-00000-00000\.jsonl: an input that lies in the destination"):
+        tokenize(inputs, tmp_path / "out", overwrite=True, text={"text_field": "tokens"}, **how)
+    assert contents(tmp_path / "out") == before

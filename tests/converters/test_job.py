@@ -4,6 +4,8 @@ import pytest
 
 import tokenyard
 from tokenyard.converters import job
+from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.workers import Workers
 from tokenyard.schema import Schema
 
 
@@ -15,20 +17,25 @@ def write(path, num_rows):
     return tokenyard.open_corpus(path)
 
 
-@pytest.mark.parametrize(("worker_seconds", "workers"), [(0.0, 2), (1e9, 1)])
+@pytest.mark.parametrize(("worker_seconds", "workers"), [(0.0, 2), (1e9, None)])
 def test_workers_digest_the_rest_where_it_takes_longer_than_to_begin_them(
     tmp_path, monkeypatch, worker_seconds, workers
 ):
     corpus, asked = write(tmp_path / "c", 3000), []
-    run_tasks, parts = job.run_tasks, [range(1024), range(1024, 2048), range(2048, 3000)]
+    parts = [range(1024), range(1024, 2048), range(2048, 3000)]
+
+    def run(self, function, shared, tasks):
+        asked.append((tasks, self.num_workers))
+        return run_tasks(function, shared, tasks, 1)
+
     monkeypatch.setattr(job, "plan_rows", lambda *_: iter(parts))
-    monkeypatch.setattr(job, "run_tasks", lambda *given: asked.append(given[2:]) or run_tasks(*given[:3], 1))
+    monkeypatch.setattr(Workers, "run", run)
     monkeypatch.setattr(job, "_WORKER_SECONDS", worker_seconds)
-    assert job.digest_corpus(corpus, 2) == corpus.manifest.digests
+    assert job.digest_corpus(corpus, Workers(num_workers=2)) == corpus.manifest.digests
     assert asked == [(parts[1:], workers)]
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 1025])
 def test_a_corpus_of_one_part_or_none_is_digested(tmp_path, num_rows):
     corpus = write(tmp_path / "c", num_rows)
-    assert job.digest_corpus(corpus, 2) == corpus.manifest.digests
+    assert job.digest_corpus(corpus, Workers(num_workers=2)) == corpus.manifest.digests

@@ -14,7 +14,16 @@ from tokenyard.cli.progress import progress
 from tokenyard.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-Workers = Annotated[int | None, typer.Option("--workers", "-w", min=1, help="Processes to use (1).")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", "-w", min=1, help="Processes to use (1; of a Ray cluster, all its CPUs).")
+]
+Executor = Annotated[
+    str | None,
+    typer.Option(help="local: processes of this machine; ray: those of a Ray cluster that shares the disk (local)."),
+]
+Address = Annotated[
+    str | None, typer.Option(help="Of the Ray cluster: HOST:PORT, or auto, the one this machine is in (auto).")
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a corpus that is there, once the new one is whole; folders only.")
 ]
@@ -76,6 +85,8 @@ def tokenize(
         str | None, typer.Option(help="uint16, uint32, int32 or int64; what fits by itself.")
     ] = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -93,7 +104,7 @@ def tokenize(
     given: dict[str, Any] = {"tokenizer": tokenizer, "format": format, "engine": engine, "special_text": special_text}
     given |= {"add_eos": eos, "add_bos": bos, "eos_token": eos_token, "bos_token": bos_token}
     given |= {"on_bad_record": on_bad_record, "max_bad_records": max_bad_records, "prove_share": prove_share}
-    given |= {"token_dtype": token_dtype, "num_workers": workers}
+    given |= {"token_dtype": token_dtype, "num_workers": workers, "executor": executor, "address": address}
     if inputs and len(inputs) > 1:
         given |= {"inputs": inputs[:-1], "dst": inputs[-1]}
     elif inputs:
@@ -142,6 +153,8 @@ def convert(
         int | None, typer.Option(metavar="SEED", min=0, help="Shuffle the rows, on disk; with --task, run each twice.")
     ] = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -163,6 +176,7 @@ def convert(
 
     given = {"src": src, "dst": dst, "to": to, "token_dtype": token_dtype, "num_workers": workers}
     given["shuffle"] = shuffle
+    given |= {"executor": executor, "address": address}
     settings = _settings("convert", config, given, overwrite, option, read)
     _need(settings, "src", "dst", "to")
     same = "every row read back equals the source's"
@@ -184,6 +198,8 @@ def pack(
     ] = None,
     drop_field: Annotated[list[str] | None, typer.Option(help="A field of whole documents to leave out.")] = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -201,6 +217,7 @@ def pack(
 
     given: dict[str, Any] = {"src": src, "dst": dst, "seq_len": seq_len, "strategy": strategy, "format": format}
     given |= {"num_workers": workers, "drop_fields": tuple(drop_field) if drop_field else None}
+    given |= {"executor": executor, "address": address}
     settings = _settings("pack", config, given, overwrite, option, read)
     _need(settings, "src", "dst", "seq_len")
     _run(run, plan, settings, task, finish, "packed", json)
@@ -231,6 +248,10 @@ def _settings(
     return settings | options
 
 
+#: Settings that a share of a job takes beside its plan.
+_HOW = ("dst", "num_workers", "executor", "address", "overwrite")
+
+
 def _run(
     run: Callable[..., Any],
     plan: Callable[..., Any],
@@ -249,7 +270,7 @@ def _run(
         else:
             from tokenyard.converters.run import run_part
 
-            how = {name: settings.pop(name) for name in ("dst", "num_workers", "overwrite") if name in settings}
+            how = {name: settings.pop(name) for name in _HOW if name in settings}
             part, title = _part(task), f"did its tasks ({task})"
             report = run_part(plan(**settings), how.pop("dst"), part, **how, on_progress=show)
     _tell(title, report.to_dict(), json)

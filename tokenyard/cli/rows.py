@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from tokenyard.cli.jobs import (
+    Address,
     Config,
     Destination,
+    Executor,
     Finish,
     Json,
     Options,
@@ -42,6 +44,8 @@ def filter(
     ] = None,
     format: Format = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -60,7 +64,13 @@ def filter(
     from tokenyard.converters.filter_rows import plan_filter as plan
 
     given: dict[str, Any] = {"src": src, "dst": dst, "min_tokens": min_tokens, "max_tokens": max_tokens}
-    given |= {"where": where or None, "format": format, "num_workers": workers}
+    given |= {
+        "where": where or None,
+        "format": format,
+        "num_workers": workers,
+        "executor": executor,
+        "address": address,
+    }
     settings = _settings("filter", config, given, overwrite, option, read)
     _need(settings, "src", "dst")
     _run(run, plan, settings, task, finish, "filtered", json)
@@ -77,6 +87,8 @@ def split(
     seed: Annotated[int | None, typer.Option(min=0, help="Chooses the rows (0).")] = None,
     format: Format = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -94,7 +106,7 @@ def split(
 
     parts = parse_options(part, keep_names=True) or None
     given: dict[str, Any] = {"src": src, "dst": dst, "parts": parts, "rest": rest, "seed": seed}
-    given |= {"format": format, "num_workers": workers}
+    given |= {"format": format, "num_workers": workers, "executor": executor, "address": address}
     settings = _settings("split", config, given, overwrite, option, read)
     _need(settings, "src", "dst")
     if task is None or finish:
@@ -114,6 +126,8 @@ def merge(
     ] = None,
     token_dtype: Annotated[str | None, typer.Option(help="Write tokens as uint16, uint32, int32 or int64.")] = None,
     workers: Workers = None,
+    executor: Executor = None,
+    address: Address = None,
     overwrite: Overwrite = False,
     task: Task = None,
     finish: Finish = False,
@@ -129,7 +143,13 @@ def merge(
     from tokenyard.converters.merge import merge as run
     from tokenyard.converters.merge import plan_merge as plan
 
-    given: dict[str, Any] = {"format": format, "token_dtype": token_dtype, "num_workers": workers}
+    given: dict[str, Any] = {
+        "format": format,
+        "token_dtype": token_dtype,
+        "num_workers": workers,
+        "executor": executor,
+        "address": address,
+    }
     if corpora and len(corpora) > 1:
         given |= {"sources": corpora[:-1], "dst": corpora[-1]}
     elif corpora:

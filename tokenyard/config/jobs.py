@@ -19,8 +19,12 @@ class JobConfig(Section):
 
     dst: str | None = None
     """The folder to make, or a URL: s3://, gs:// or az://."""
-    num_workers: Count = 1
-    """Processes. What is written is the same for any number."""
+    num_workers: Count | None = None
+    """Processes: 1 when not given, with ray as many as the cluster has CPUs. What is written is always the same."""
+    executor: Literal["local", "ray"] = "local"
+    """local: processes of this machine. ray: those of a Ray cluster whose nodes share the disk."""
+    address: str | None = None
+    """Of the Ray cluster: host:port, or auto, which is also meant when not given: the one this machine is in."""
     overwrite: bool = False
     """Whether a corpus that lies at dst is replaced, once the new one is whole; for folders, not for URLs."""
     options: dict[str, Any] = Field(default_factory=dict)

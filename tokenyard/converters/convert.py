@@ -26,7 +26,9 @@ from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
 from tokenyard.converters.shuffle import WRITTEN, plan_shuffle
+from tokenyard.converters.sight import corpus_sights
 from tokenyard.converters.source_check import check_source, digests_read
+from tokenyard.converters.workers import ExecutorName, Workers
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import TOKEN_DTYPES
@@ -75,7 +77,9 @@ def convert(
     dst: str | os.PathLike[str],
     *,
     to: str,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     token_dtype: str | None = None,
@@ -88,7 +92,8 @@ def convert(
 
     ``options`` are the writer's (``shard_bytes``, ``compression`` ...), ``read`` those of ``open_corpus`` for a
     source that others made. ``token_dtype`` is the source's unless given; narrowing is checked. The bytes written
-    don't depend on ``num_workers``.
+    don't depend on ``num_workers``, nor on where tasks run: in processes of this machine, or with ``executor="ray"``
+    in workers of the Ray cluster at ``address`` (see ``Workers``).
 
     ``shuffle``, a seed from 0 on: rows come in the order in which ``order: {shuffle: global}`` takes them in epoch 0
     with this seed. Two passes over the disk do it. Memory holds what a worker reads or writes at a time, a few times
@@ -108,9 +113,17 @@ def convert(
         ConvertSettings(to=to, token_dtype=token_dtype, read=read, shuffle=shuffle, options=options),
     )
     manifest, outputs = run_job(
-        job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+        job,
+        dst,
+        num_workers=num_workers,
+        executor=executor,
+        address=address,
+        overwrite=overwrite,
+        finish=finish,
+        on_progress=on_progress,
     )
     assert manifest.digests is not None
+    workers = Workers(num_workers=num_workers, executor=executor, address=address)
     return ConvertReport(
         source=str(source.path),
         destination=os.fspath(dst),
@@ -121,12 +134,12 @@ def convert(
         num_shards=len(manifest.shards),
         num_bytes=manifest.num_bytes,
         # What was written is what was read: each task has held both to each other.
-        source_digest=manifest.digests.tokens if shuffle is None else _digest_read(source, outputs, num_workers),
+        source_digest=manifest.digests.tokens if shuffle is None else _digest_read(source, outputs, workers),
         digest=manifest.digests.tokens,
         field_digests=dict(manifest.digests.fields),
         seconds=time.monotonic() - begun,
         shuffle=shuffle,
-        rows_digest=None if shuffle is None else str(_sum_written(source, outputs, num_workers)),
+        rows_digest=None if shuffle is None else str(_sum_written(source, outputs, workers)),
     )
 
 
@@ -155,6 +168,7 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: (source, target),
         run=_convert_rows,
+        reads=corpus_sights(source),
         unit="tokens",
         total=source.num_tokens,
         check=lambda digests, _: check_source(source, digests),
@@ -162,17 +176,17 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: ConvertSettings) ->
     return source, job if settings.shuffle is None else plan_shuffle(job, source, settings.shuffle)
 
 
-def _digest_read(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> str:
+def _digest_read(source: Corpus, outputs: Sequence[TaskOutput], workers: Workers) -> str:
     """Of shuffled rows, as they were read."""
     if _are_all(source, outputs):
         return digests_read(source, outputs).tokens
-    return digest_corpus(source, num_workers).tokens
+    return digest_corpus(source, workers).tokens
 
 
-def _sum_written(source: Corpus, outputs: Sequence[TaskOutput], num_workers: int) -> RowSum:
+def _sum_written(source: Corpus, outputs: Sequence[TaskOutput], workers: Workers) -> RowSum:
     """Of shuffled rows, which are those of the source."""
     found = RowSum.of_counts(total_counts(outputs), WRITTEN)
-    return found if _are_all(source, outputs) else sum_of_corpus(source, num_workers)
+    return found if _are_all(source, outputs) else sum_of_corpus(source, workers)
 
 
 def _are_all(source: Corpus, outputs: Sequence[TaskOutput]) -> bool:

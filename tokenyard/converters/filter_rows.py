@@ -15,6 +15,7 @@ from tokenyard.converters.conditions import Condition, parse_condition
 from tokenyard.converters.job import OnProgress, total_counts
 from tokenyard.converters.picking import PickSettings, plan_picks
 from tokenyard.converters.run import Job, run_job
+from tokenyard.converters.workers import ExecutorName
 from tokenyard.corpus import Corpus
 from tokenyard.errors import ConfigError
 from tokenyard.rows import RowBatch
@@ -71,7 +72,9 @@ def filter_rows(
     max_tokens: int | None = None,
     where: Sequence[str] = (),
     format: str | None = None,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     read: Mapping[str, Any] | None = None,
@@ -97,6 +100,8 @@ def filter_rows(
         _planned(source, settings),
         dst,
         num_workers=num_workers,
+        executor=executor,
+        address=address,
         overwrite=overwrite,
         finish=finish,
         on_progress=on_progress,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenyard.converters.executor import run_tasks
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus, ShardRoller
 from tokenyard.corpus.places import INDEX_JOB
 from tokenyard.digest import DIGEST_BLOCK_ROWS, Digester, Digests, Leaves, combine
@@ -188,7 +188,7 @@ def cut_rows(corpus: Corpus, limit: float, per_token: float, per_row: float) -> 
         yield range(start, len(corpus))
 
 
-def digest_corpus(corpus: Corpus, num_workers: int) -> Digests:
+def digest_corpus(corpus: Corpus, workers: Workers) -> Digests:
     """Read every row of a corpus and digest it, in parallel where the first part shows that workers are worth it.
 
     How long that takes is a matter of the format, a hundred times as long for lines of text as for a map.
@@ -197,8 +197,8 @@ def digest_corpus(corpus: Corpus, num_workers: int) -> Digests:
     begun = time.monotonic()
     leaves = [_digest_task(corpus, tasks.pop(0)) if tasks else digest_rows(corpus)]
     if (time.monotonic() - begun) * len(tasks) < _WORKER_SECONDS:
-        num_workers = 1
-    others = dict(run_tasks(_digest_task, corpus, tasks, num_workers))
+        workers = Workers()
+    others = dict(workers.run(_digest_task, corpus, tasks))
     return combine(leaves + [others[i] for i in range(len(tasks))])
 
 
@@ -237,12 +237,12 @@ def collect(
     return [found[i] for i in sorted(found)]
 
 
-def digests_of(target: Target, outputs: Sequence[TaskOutput], num_workers: int) -> Digests:
+def digests_of(target: Target, outputs: Sequence[TaskOutput], workers: Workers) -> Digests:
     """The digests of what all tasks wrote: from their leaves, or read back where a task ends inside a digest block."""
     full = [o for o in outputs if o.num_rows]
     if all(o.num_rows % DIGEST_BLOCK_ROWS == 0 for o in full[:-1]):
         return combine([o.leaves for o in outputs] or [Digester(target.schema.fields).finish()])
-    return digest_corpus(read_back(target, [s for o in outputs for s in o.shards]), num_workers)
+    return digest_corpus(read_back(target, [s for o in outputs for s in o.shards]), workers)
 
 
 def total_counts(outputs: Iterable[TaskOutput]) -> dict[str, int]:

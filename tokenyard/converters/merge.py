@@ -23,7 +23,9 @@ from tokenyard.converters.job import (
 )
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
+from tokenyard.converters.sight import corpus_sights
 from tokenyard.converters.source_check import check_source, digests_read
+from tokenyard.converters.workers import ExecutorName
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import Digester
 from tokenyard.errors import ConfigError, SchemaError
@@ -74,7 +76,9 @@ def merge(
     *,
     format: str | None = None,
     token_dtype: str | None = None,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     read: Mapping[str, Any] | None = None,
@@ -99,6 +103,8 @@ def merge(
         _planned(opened, settings),
         dst,
         num_workers=num_workers,
+        executor=executor,
+        address=address,
         overwrite=overwrite,
         finish=finish,
         on_progress=on_progress,
@@ -156,6 +162,7 @@ def _planned(sources: Sequence[Corpus], settings: MergeSettings) -> Job[tuple[in
         tasks=tasks,
         described=[[number, rows.start, rows.stop] for number, rows in tasks],
         shared=lambda target: (sources, target),
+        reads=[sight for source in sources for sight in corpus_sights(source)],
         run=_merge_rows,
         unit="tokens",
         total=sum(source.num_tokens for source in sources),

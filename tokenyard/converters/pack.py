@@ -27,6 +27,8 @@ from tokenyard.converters.packed_rows import (
 )
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
+from tokenyard.converters.sight import corpus_sights
+from tokenyard.converters.workers import ExecutorName
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.digest import DIGEST_BLOCK_ROWS
 from tokenyard.errors import ConfigError, SchemaError
@@ -89,7 +91,9 @@ def pack(
     seq_len: int,
     strategy: Strategy = "concat",
     format: str | None = None,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     pad_token_id: int | None = None,
@@ -102,8 +106,8 @@ def pack(
 
     List fields of numbers as long as the tokens (such as a loss mask) are packed along; other fields belong to whole
     documents and must be named in ``drop_fields``. ``pad_token_id`` (``best_fit`` only) is the EOS id unless given,
-    else 0. The rows and bytes written don't depend on ``num_workers``. A job that was interrupted goes on, and
-    ``finish`` publishes what parts have done, as in ``convert``.
+    else 0. The rows and bytes written don't depend on ``num_workers`` and ``executor``. A job that was interrupted
+    goes on, ``finish`` publishes what parts have done, and ``executor`` and ``address`` are as in ``convert``.
 
     Raises ConfigError, SchemaError (a field that can't be packed), DataError, DestinationExistsError, StorageError.
     """
@@ -119,7 +123,14 @@ def pack(
     )
     source, job = _planned(src, settings)
     manifest, _ = run_job(
-        job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+        job,
+        dst,
+        num_workers=num_workers,
+        executor=executor,
+        address=address,
+        overwrite=overwrite,
+        finish=finish,
+        on_progress=on_progress,
     )
     places = manifest.num_rows * seq_len
     # best_fit drops nothing, and concat pads nothing.
@@ -178,6 +189,7 @@ def _planned(src: str | os.PathLike[str] | Corpus, settings: PackSettings) -> tu
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: Packing(source=source, target=target, seq_len=seq_len, pad_token_id=pad or 0),
         run=concat_task if strategy == "concat" else best_fit_task,
+        reads=corpus_sights(source),
         unit="tokens",
         total=source.num_tokens,
     )

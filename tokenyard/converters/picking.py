@@ -15,6 +15,7 @@ from tokenyard.converters.job import READ_TOKENS, Target, TaskOutput, inputs_of,
 from tokenyard.converters.row_sums import sum_of
 from tokenyard.converters.run import Job
 from tokenyard.converters.settings import JobSettings
+from tokenyard.converters.sight import corpus_sights
 from tokenyard.converters.source_check import check_source, digests_read
 from tokenyard.converters.taking import take
 from tokenyard.corpus import Corpus, open_corpus
@@ -88,6 +89,7 @@ def plan_picks(
         tasks=tasks,
         described=[[rows.start, rows.stop] for rows in tasks],
         shared=lambda target: _Picking(source=source, target=target, choice=choice, is_summed=is_summed),
+        reads=corpus_sights(source),
         run=_pick_rows,
         unit="bytes",
         total=source.num_tokens * np.dtype(source.schema.token_dtype).itemsize,

@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 from blake3 import blake3
 
-from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import plan_rows
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus
 from tokenyard.digest import canonical_items, digest_type
 from tokenyard.rows import Array, Column, Offsets, RowBatch
@@ -74,10 +74,10 @@ def row_digests(batch: RowBatch) -> list[bytes]:
     return [blake3(b"".join(pieces)).digest() for pieces in zip(repeat(begun), *parts)]
 
 
-def sum_of_corpus(corpus: Corpus, num_workers: int) -> RowSum:
+def sum_of_corpus(corpus: Corpus, workers: Workers) -> RowSum:
     """The sum of all rows of a corpus, read in parallel."""
     runs = list(plan_rows(corpus, _RUN_BYTES, np.dtype(corpus.schema.token_dtype).itemsize))
-    return sum((found for _, found in run_tasks(_sum_of_run, corpus, runs, num_workers)), RowSum())
+    return sum((found for _, found in workers.run(_sum_of_run, corpus, runs)), RowSum())
 
 
 def _sum_of_run(corpus: Corpus, rows: range) -> RowSum:

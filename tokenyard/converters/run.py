@@ -11,14 +11,15 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from blake3 import blake3
 
-from tokenyard.converters.executor import run_tasks
 from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
 from tokenyard.converters.ledger import LEDGER_VERSION, Ledger, missing_shards
+from tokenyard.converters.sight import Sight
+from tokenyard.converters.versions import ENCODERS, installed
+from tokenyard.converters.workers import ExecutorName, Workers
 from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DataError, StorageError, TokenyardError
@@ -30,8 +31,6 @@ from tokenyard.storage import Folder
 Task = TypeVar("Task")
 PLAN_NAME = f"{JOB_FOLDER}/plan.jsonl"
 _SHOWN_NUMBERS = 10
-#: Whose versions decide on the bytes that are written.
-_ENCODERS = ("tokenyard", "numpy", "pyarrow", "zstandard")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +47,8 @@ class Job(Generic[Task]):
         described: each task as JSON values.
         shared: given where the job writes, what all tasks need; sent to each process once. Asked again after the first.
         run: given that, and a number and its task, writes shards; importable by name.
+        reads: some files that all tasks must see, wherever they run.
+        check_place: told the destination before anything is done; may raise.
         unit, total: what progress is measured in, and how much there is.
         may_change: options that don't change what a task that has ended well has written.
         watch: told what each task has done; may raise.
@@ -68,6 +69,8 @@ class Job(Generic[Task]):
     unit: str
     total: int
     num_first: int = 0
+    reads: Sequence[Sight] = ()
+    check_place: Callable[[str | os.PathLike[str]], None] = lambda _: None
     may_change: Set[str] = frozenset()
     watch: Callable[[TaskOutput], None] = lambda _: None
     check: Callable[[Digests, Sequence[TaskOutput]], None] = lambda *_: None
@@ -76,7 +79,7 @@ class Job(Generic[Task]):
         """What the destination's marker says while the job is at work: for people, and an id of all that matters."""
         said = {"job": self.kind, "to": self.format.name, **self.provenance.get("options", {})}
         said = {name: value for name, value in said.items() if name not in self.may_change}
-        said |= {"versions": {"ledger": LEDGER_VERSION, **{name: version(name) for name in _ENCODERS}}}
+        said |= {"versions": {"ledger": LEDGER_VERSION, **installed(ENCODERS)}}
         everything = [said, self.inputs(), self.schema.to_dict(), asdict(self.layout), self.described]
         return {**said, "id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
 
@@ -105,7 +108,9 @@ def run_job(
     job: Job[Any],
     dst: str | os.PathLike[str],
     *,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     on_progress: OnProgress | None = None,
@@ -114,6 +119,8 @@ def run_job(
 
     ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise.
     """
+    workers = Workers(executor=executor, num_workers=num_workers, address=address)
+    job.check_place(dst)
     marker = job.marker()
     with destination(dst, marker, overwrite=overwrite) as folder, Ledger(folder) as ledger:
         target, done = _target(job, folder), ledger.read()
@@ -125,10 +132,10 @@ def run_job(
         missing = [n for n in range(len(job.tasks)) if n not in done]
         if finish and missing:
             raise _not_done(missing, len(job.tasks))
-        outputs = _run(job, target, ledger, done, missing, num_workers, on_progress)
+        outputs = _run(job, target, ledger, done, missing, workers, on_progress)
         _check_there(folder, outputs)
         written = outputs[job.num_first :]
-        digests = digests_of(target, written, num_workers)
+        digests = digests_of(target, written, workers)
         try:
             job.check(digests, outputs)
             _check_unchanged(job, marker)
@@ -152,7 +159,9 @@ def run_part(
     dst: str | os.PathLike[str],
     part: tuple[int, int],
     *,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> PartReport:
@@ -162,9 +171,11 @@ def run_part(
     of other parts (``num_waiting_tasks``), all parts run twice. Raises ConfigError unless
     1 <= K <= N, DestinationExistsError while another process does the same part.
     """
+    workers = Workers(executor=executor, num_workers=num_workers, address=address)
     number, count = part
     if not 1 <= number <= count:
         raise ConfigError(f"task {number}/{count}: tasks are counted from 1/{count} to {count}/{count}")
+    job.check_place(dst)
     with destination(dst, job.marker(), overwrite=overwrite, part=part) as folder, Ledger(folder) as ledger:
         outputs, remaining, waiting = list[TaskOutput](), 0, 0
         if not folder.exists(MANIFEST_NAME):
@@ -173,7 +184,7 @@ def run_part(
             done = ledger.read(mine)
             missing = [n for n in mine if n not in done]
             share = replace(job, total=job.total * len(mine) // max(1, len(job.tasks)))
-            outputs = _run(share, _target(job, folder), ledger, done, missing, num_workers, on_progress)
+            outputs = _run(share, _target(job, folder), ledger, done, missing, workers, on_progress)
             remaining, waiting = len(job.tasks) - len(ledger.read()), len(mine) - len(outputs)
     return PartReport(
         destination=os.fspath(dst),
@@ -196,7 +207,7 @@ def _run(
     ledger: Ledger,
     done: dict[int, TaskOutput],
     missing: Sequence[int],
-    num_workers: int,
+    workers: Workers,
     on_progress: OnProgress | None,
 ) -> list[TaskOutput]:
     """Run the tasks that are missing, but none that still waits for others' tasks.
@@ -211,7 +222,8 @@ def _run(
             given = [(number, job.tasks[number]) for number in missing if number in stage]
             if not given or len(ledger.read(range(stage.start))) < stage.start:
                 continue
-            with closing(run_tasks(job.run, job.shared(target), given, num_workers)) as ended:
+            running = workers.run(job.run, job.shared(target), given, writes=target.folder, reads=job.reads)
+            with closing(running) as ended:
                 for i, output in ended:
                     ledger.add(given[i][0], output)
                     job.watch(output)

@@ -21,6 +21,7 @@ from tokenyard.converters.job import OnProgress, TaskOutput, total_counts
 from tokenyard.converters.picking import KEPT, LEFT, PickSettings, plan_picks
 from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.run import Job, PartReport, run_job, run_part
+from tokenyard.converters.workers import ExecutorName, Workers
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import ConfigError, DestinationExistsError, TokenyardError, VerificationError
 from tokenyard.manifest import HOME, MARKER_NAME, Manifest
@@ -86,7 +87,9 @@ def split(
     rest: str = "train",
     seed: int = 0,
     format: str | None = None,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     read: Mapping[str, Any] | None = None,
@@ -98,19 +101,21 @@ def split(
     ``parts``: for each part its share of the rows (0.01) or its number of rows (5000); ``{"validation": 0.01}`` unless
     given. All other rows go to ``rest``. ``seed`` chooses the rows; parts keep the order of the source. Each part is
     written in a pass over the source, and appears whole, one after another; an interrupted split goes on, and
-    ``finish`` publishes what parts of the job have done, as in ``convert``. The last one appears only when the sum of
+    ``finish`` publishes what parts of the job have done, as in ``convert``, and so do ``executor`` and
+    ``address``. The last one appears only when the sum of
     the digests of the rows of all parts is that of the source: nothing is lost, and nothing is in two.
 
     Raises ConfigError, VerificationError, DataError, SchemaError, DestinationExistsError, StorageError.
     """
     begun = time.monotonic()
+    workers = Workers(num_workers=num_workers, executor=executor, address=address)
     settings = _settings(parts=parts, rest=rest, seed=seed, format=format, read=read, **options)
     source = settings.open(src)
     jobs = _jobs(source, settings, dst)
     done = _all_done(jobs, dst, overwrite)
     proof = _Proof(source, set(jobs))
     for name in done:
-        proof.add(name, sum_of_corpus(open_corpus(_place(dst, name)), num_workers))
+        proof.add(name, sum_of_corpus(open_corpus(_place(dst, name)), workers))
     manifests = dict(done)
     for name, job in jobs.items():
         if name not in done:
@@ -118,12 +123,14 @@ def split(
                 replace(job, check=proof.checked(name, job)),
                 _place(dst, name),
                 num_workers=num_workers,
+                executor=executor,
+                address=address,
                 overwrite=overwrite,
                 finish=finish,
                 on_progress=on_progress,
             )
             if not proof.knows(name):  # interrupted in its last acts, when it had been proven
-                proof.add(name, sum_of_corpus(open_corpus(_place(dst, name)), num_workers))
+                proof.add(name, sum_of_corpus(open_corpus(_place(dst, name)), workers))
     return SplitReport(
         source=str(source.path),
         destination=os.fspath(dst),
@@ -139,7 +146,9 @@ def split_part(
     dst: str | os.PathLike[str],
     part: tuple[int, int],
     *,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
     **settings: Any,

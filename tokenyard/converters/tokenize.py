@@ -13,8 +13,10 @@ from tokenyard.converters.engines import Choice, EngineName, SpecialText, Tokeni
 from tokenyard.converters.job import OnProgress, provenance, total_counts
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
-from tokenyard.converters.text import Split, TextOptions, group_splits, plan_texts
+from tokenyard.converters.sight import local_sight
+from tokenyard.converters.text import Split, TextOptions, check_outside, group_splits, plan_texts
 from tokenyard.converters.tokenizing import BadRecords, OnBadRecord, Tokenizing, num_bad, tokenize_splits
+from tokenyard.converters.workers import ExecutorName
 from tokenyard.errors import ConfigError
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import Schema, token_dtype_for
@@ -95,7 +97,9 @@ def tokenize(
     prove_share: float = 0.001,
     token_dtype: str | None = None,
     text: Mapping[str, Any] | None = None,
-    num_workers: int = 1,
+    num_workers: int | None = None,
+    executor: ExecutorName = "local",
+    address: str | None = None,
     overwrite: bool = False,
     finish: bool = False,
     on_progress: OnProgress | None = None,
@@ -111,8 +115,9 @@ def tokenize(
     must agree; a hundredth takes as long as the fastest engine takes for all. Records that are no documents stop the
     job, or are skipped and counted up to ``max_bad_records``.
 
-    The rows and bytes written depend on neither ``num_workers`` nor the engine. A job that was interrupted goes on, and
-    ``finish`` publishes what parts have done, as in ``convert``.
+    The rows and bytes written depend on neither ``num_workers``, ``executor`` nor the engine. A job that was
+    interrupted goes on, ``finish`` publishes what parts have done, and ``executor`` and ``address`` are as in
+    ``convert``.
 
     Raises DataError that names file and line, UnknownTokenizerError, VerificationError (an engine disagreed, or what
     was written read back differently), ConfigError, DestinationExistsError, StorageError.
@@ -137,7 +142,14 @@ def tokenize(
     planned = _planned(inputs, settings)
     spec, choice = planned.spec, planned.choice
     manifest, outputs = run_job(
-        planned.job, dst, num_workers=num_workers, overwrite=overwrite, finish=finish, on_progress=on_progress
+        planned.job,
+        dst,
+        num_workers=num_workers,
+        executor=executor,
+        address=address,
+        overwrite=overwrite,
+        finish=finish,
+        on_progress=on_progress,
     )
     counts = total_counts(outputs)
     assert manifest.digests is not None
@@ -215,6 +227,8 @@ def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
             max_bad_records=settings.max_bad_records,
         ),
         run=tokenize_splits,
+        reads=[local_sight(split.path) for splits in tasks[:1] for split in splits[:1]],
+        check_place=lambda dst: check_outside(inputs, dict.fromkeys(s.path for s in plan.splits), dst),
         unit="bytes",
         total=sum(s.num_bytes for s in plan.splits),
         may_change=frozenset({"on_bad_record"}),

@@ -33,7 +33,7 @@ from tokenyard.corpus.claim import (
 )
 from tokenyard.corpus.locating import is_remote
 from tokenyard.corpus.paths import local_path
-from tokenyard.corpus.places import beside, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
+from tokenyard.corpus.places import beside, check_length, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
 from tokenyard.corpus.remote_destination import remote_destination
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
 from tokenyard.errors import DestinationExistsError, StorageError
@@ -72,6 +72,7 @@ def destination(
     final = Path(os.path.abspath(local_path(path)))
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
+    check_length(final)
     try:
         build, created, held = _begun(final, job, overwrite, part is not None)
     except OSError as e:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tokenyard.corpus.claim import is_bare, is_held, is_whole, marker_of
-from tokenyard.errors import DataError, DestinationExistsError
+from tokenyard.errors import DataError, DestinationExistsError, StorageError
 from tokenyard.manifest import HOME, MANIFEST_NAME, Manifest
 
 #: In a manifest's provenance, the job of a corpus that others made and tokenyard only indexed.
 INDEX_JOB = "index"
+#: File systems take 255, and ``storage.swap`` puts 18 around a name.
+_MAX_NAME_BYTES = 237
 #: Names that jobs give to what they make.
 _MADE = re.compile(rf"{re.escape(HOME)}|shard-\d{{5,}}(-\d{{5,}})?(\..*)?|index\.json")
 
@@ -21,6 +23,16 @@ _MADE = re.compile(rf"{re.escape(HOME)}|shard-\d{{5,}}(-\d{{5,}})?(\..*)?|index\
 def beside(final: Path) -> Path:
     """Where a new corpus is built that replaces one."""
     return final.with_name(f".{final.name}.new")
+
+
+def check_length(final: Path) -> None:
+    """Raise StorageError for a name so long that there is none beside it, which replacing a corpus needs."""
+    length = len(os.fsencode(final.name))
+    if length > _MAX_NAME_BYTES:
+        raise StorageError(
+            f"{final}: its name is {length} bytes long, and the name of a corpus may have {_MAX_NAME_BYTES}, since "
+            "longer ones are made of it while it is replaced; choose a shorter name"
+        )
 
 
 def is_free(path: Path) -> bool:

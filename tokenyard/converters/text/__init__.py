@@ -3,6 +3,7 @@
 from tokenyard.converters.text.document import BadKind, BadRecord, Document, FieldValue, Place
 from tokenyard.converters.text.lines import place_in_file
 from tokenyard.converters.text.options import TextOptions
+from tokenyard.converters.text.outside import check_outside
 from tokenyard.converters.text.plan import Note, TextPlan, plan_texts
 from tokenyard.converters.text.read import read_split
 from tokenyard.converters.text.split import Split, group_splits
@@ -17,6 +18,7 @@ __all__ = [
     "Split",
     "TextOptions",
     "TextPlan",
+    "check_outside",
     "group_splits",
     "place_in_file",
     "plan_texts",

@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenyard.converters.job import digest_corpus, provenance
 from tokenyard.converters.verify.report import Loss
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus, destination, publish_manifest
 from tokenyard.errors import VerificationError
 from tokenyard.formats.registry import get_format
@@ -47,7 +48,7 @@ def write_good_part(
             if parent.is_relative_to(folder.path):
                 sync_folder(parent)
         manifest = replace(corpus.manifest, shards=kept, digests=None, files=(), provenance=_provenance(corpus, loss))
-        digests = digest_corpus(Corpus(folder, manifest, format, cache_bytes=0), num_workers)
+        digests = digest_corpus(Corpus(folder, manifest, format, cache_bytes=0), Workers(num_workers=num_workers))
         publish_manifest(folder, format, replace(manifest, digests=digests))
     return loss
 

@@ -6,6 +6,7 @@ from tokenyard.converters.row_sums import sum_of_corpus
 from tokenyard.converters.verify.against import differing_fields
 from tokenyard.converters.verify.meter import Meter
 from tokenyard.converters.verify.report import Problem
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus
 from tokenyard.errors import DataError, StorageError
 
@@ -15,8 +16,8 @@ def compare_unordered(corpus: Corpus, other: Corpus, num_workers: int, meter: Me
     if found := differing_fields(corpus, other):
         return _told(other, found)
     try:
-        mine = sum_of_corpus(corpus, num_workers)
-        theirs = sum_of_corpus(other, num_workers)
+        mine = sum_of_corpus(corpus, Workers(num_workers=num_workers))
+        theirs = sum_of_corpus(other, Workers(num_workers=num_workers))
     except (DataError, StorageError) as e:
         return [Problem(message=f"not compared with {other.path}: {e}", is_damage=False)]
     meter.add(theirs.num_rows, other.num_tokens)
