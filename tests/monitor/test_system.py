@@ -45,7 +45,7 @@ def test_the_disk_of_a_partition_is_the_whole_one(tmp_path):
 
 def test_a_file_system_without_a_disk_is_said_to_have_none(tmp_path):
     assert device_of(tmp_path, tmp_path / "empty") is None
-    sampler = Sampler([tmp_path / "nowhere"])
+    sampler = Sampler([str(tmp_path / "nowhere")])
     system, _, _ = sampler.window()
     assert system.disk is None
     assert system.disk_unknown == f"{tmp_path / 'nowhere'}: its file system tells no disk"
@@ -87,7 +87,7 @@ def test_counters_are_taken_from_where_linux_has_them(tmp_path):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="only Linux has /proc")
 def test_a_window_tells_what_this_machine_did(tmp_path):
-    sampler = Sampler([tmp_path])
+    sampler = Sampler([str(tmp_path)])
     written = np.random.default_rng(0).bytes(1 << 20)
     (tmp_path / "file").write_bytes(written)
     sampler.tick({(os.getpid(), threading.get_native_id())}, None)

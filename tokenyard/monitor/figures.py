@@ -54,7 +54,7 @@ class Source:
 
     Attributes:
         formats: of the corpora.
-        file_system: its type, as `mount` names it; "url" for an object store; empty where it isn't known.
+        file_system: its type, as `mount` names it; the scheme of a URL; empty where it isn't known.
         is_remote: whether reading waits for another machine.
     """
 

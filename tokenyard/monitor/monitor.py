@@ -37,9 +37,10 @@ class Monitor:
 
     A report says what this rank's steps wait for their data and compute, how busy its GPU is, what the corpus's disk
     does, and, where steps wait or the GPU has too little to do, a `Verdict`: what holds the run back, by which figures,
-    and which setting to change. Iterate over the monitor or, where a trainer does, hand the trainer the loader:
+    and which setting to change. Iterate over the monitor or, where a trainer does, hand the trainer the loader::
 
-        for batch in Monitor(loader): ...
+        for batch in Monitor(loader):
+            ...
 
         with Monitor(loader):
             trainer.fit(module, loader)
@@ -85,7 +86,7 @@ class Monitor:
         self._lines = Lines(stream) if stream is not None and self._rank == 0 else None
         self._sinks = _sinks(self._rank, self._lines, jsonl, tensorboard, wandb)
         self._collector = Collector()
-        self._sampler = Sampler([Path(corpus.path) for corpus in loader.dataset.corpora])
+        self._sampler = Sampler([str(corpus.path) for corpus in loader.dataset.corpora])
         self._board = RankBoard()
         self._summary = Summary()
         self._begun = time.perf_counter()

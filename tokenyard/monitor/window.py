@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, median
 
 from tokenyard.datasets.loader import TokenLoader
@@ -82,9 +83,11 @@ class Window:
 
 def _source(loader: TokenLoader) -> Source:
     corpora = loader.dataset.corpora
-    remote = [corpus.path for corpus in corpora if quick_mode(corpus.path) == "pread"]
+    paths = [str(corpus.path) for corpus in corpora]
+    remote = [path for path in paths if "://" in path or quick_mode(Path(path)) == "pread"]
+    first = (remote or paths)[0]
     return Source(
         formats=tuple(sorted({corpus.format for corpus in corpora})),
-        file_system=file_system((remote or [corpora[0].path])[0]),
+        file_system=first.partition("://")[0] if "://" in first else file_system(Path(first)),
         is_remote=bool(remote),
     )

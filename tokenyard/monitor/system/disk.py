@@ -46,7 +46,7 @@ class DiskCounters:
     queued_ms: int
 
 
-def device_of(path: Path, sys: Path = _SYS) -> str | None:
+def device_of(path: Path | str, sys: Path = _SYS) -> str | None:
     """The whole disk that a path lies on, as /proc/diskstats names it; None where the file system has none.
 
     Overlays, network file systems and others have no disk of their own, or don't tell it.

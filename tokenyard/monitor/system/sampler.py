@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokenyard.monitor.system import counters
 from tokenyard.monitor.system.disk import DiskCounters, device_of, disk_counters, disk_load
@@ -35,10 +34,10 @@ class Sampler:
     """Looks at the machine now and then, all in one thread of its own.
 
     Args:
-        paths: of the corpora, whose disks are looked at.
+        paths: of the corpora, whose disks are looked at; URLs have none.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[str]) -> None:
         devices = {path: device_of(path) for path in paths}
         self._disks = sorted({name for name in devices.values() if name is not None})
         self._disk_unknown = "; ".join(
