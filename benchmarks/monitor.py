@@ -75,7 +75,7 @@ def false_alarms(path: Path, seconds: float, window_seconds: float) -> results.R
         corpora.settings(path, batch_size=16, sample={"mode": "rows"}, prefetch_factor=8), 0, 1
     )
     until = time.monotonic() + seconds
-    with tokenyard.Monitor(loader, every_seconds=window_seconds, stream=io.StringIO()) as monitor:
+    with tokenyard.Monitor(loader, every_seconds=window_seconds, quiet=True) as monitor:
         for _ in timing.forever(loader):
             time.sleep(10 * STEP_SECONDS)
             if time.monotonic() > until:

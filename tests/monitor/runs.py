@@ -1,6 +1,5 @@
 """Loops that a monitor watches, and the bottlenecks that are made for them."""
 
-import io
 import os
 import time
 from collections import Counter
@@ -40,7 +39,7 @@ def watched(loader, step_seconds, *, windows=WINDOWS, seconds=WINDOW_SECONDS, be
 
     `before` is called before the threads or workers of each epoch begin, `after` once they have.
     """
-    with tokenyard.Monitor(loader, every_seconds=seconds, stream=io.StringIO()) as monitor:
+    with tokenyard.Monitor(loader, every_seconds=seconds, quiet=True) as monitor:
         while len(monitor.reports) < windows:
             before()
             batches = iter(monitor)

@@ -3,6 +3,7 @@
 python straggling.py FOLDER CORPUS KIND RANK PORT
 """
 
+import itertools
 import json
 import sys
 import time
@@ -23,17 +24,14 @@ def main():
     transform = in_python(3) if is_late and kind == "data" else None
     loader = tokenyard.build_dataloader(settings(corpus, batch=16, num_threads=1), transform=transform)
     step_seconds = 0.03 if is_late and kind == "compute" else 0.002
-    found = []
-    with tokenyard.Monitor(loader, every_seconds=0.8, jsonl=Path(folder) / "m.jsonl", stream=None) as monitor:
-        done = torch.zeros(1)
-        for _ in monitor:
+    with tokenyard.Monitor(loader, every_seconds=0.8, jsonl=Path(folder) / "m.jsonl", quiet=True) as monitor:
+        for _ in (batch for _ in itertools.count() for batch in monitor):
             time.sleep(step_seconds)
+            # Rank 0 goes on until it has seen the other one.
+            done = torch.tensor(len(monitor.reports) >= 3 and (rank != "0" or len(monitor.reports[-1].ranks) == 2))
             if kind == "data":
-                done[0] = float(rank == "0" and len(monitor.reports) >= 3)
-                dist.all_reduce(done)
-                if done:
-                    break
-            elif len(monitor.reports) >= 3:
+                dist.all_reduce(done, dist.ReduceOp.MIN)
+            if done:
                 break
         found = [report.verdict and [report.verdict.kind, str(report.verdict)] for report in monitor.reports]
     (Path(folder) / f"{rank}.json").write_text(json.dumps(found))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.gpu
 
 
 def reports_of(path, step, *, windows=3, **options):
-    with tokenyard.Monitor(loader_of(path, **options), every_seconds=2.0, stream=None) as monitor:
+    with tokenyard.Monitor(loader_of(path, **options), every_seconds=2.0, quiet=True) as monitor:
         while len(monitor.reports) < windows:
             for batch in monitor:
                 step(batch)

@@ -30,7 +30,7 @@ def ids(batches):
 @pytest.mark.parametrize("engine", [{"num_threads": 0}, {"num_threads": 2}, {"num_workers": 1}])
 def test_batches_and_the_place_in_the_run_are_those_without_it(npy, engine):
     plain, loader = loader_of(npy, **engine), loader_of(npy, **engine)
-    with tokenyard.Monitor(loader, stream=None) as monitor:
+    with tokenyard.Monitor(loader, quiet=True) as monitor:
         assert len(monitor) == len(plain) == 64
         assert ids(monitor) == ids(plain)
         assert [ids(step) for step in islice(monitor.steps(), 3)] == [ids(step) for step in islice(plain.steps(), 3)]
@@ -42,7 +42,7 @@ def test_batches_and_the_place_in_the_run_are_those_without_it(npy, engine):
 @pytest.mark.parametrize("engine", [{"num_threads": 0}, {"num_threads": 2}, {"num_workers": 2}])
 def test_figures_are_those_of_what_was_done(npy, engine):
     loader = loader_of(npy, transform=lambda sample, rng: sample, **engine)
-    with tokenyard.Monitor(loader, every_steps=64, stream=None) as monitor:
+    with tokenyard.Monitor(loader, every_steps=64, quiet=True) as monitor:
         for _ in monitor:
             time.sleep(0.002)
     (report,) = monitor.reports
@@ -64,7 +64,7 @@ def test_micro_batches_of_a_step_count_together(npy):
     config = settings(npy, batch=64)
     config["loader"]["micro_batch_size"] = 16
     loader = tokenyard.build_dataloader(config, 0, 1)
-    with tokenyard.Monitor(loader, stream=None) as monitor:
+    with tokenyard.Monitor(loader, quiet=True) as monitor:
         for _ in monitor.steps():
             pass
     (report,) = monitor.reports
@@ -118,7 +118,7 @@ def test_a_sink_that_fails_is_told_and_left_and_the_run_goes_on(npy):
 
 def test_it_ends_without_threads_and_the_loader_is_its_own_again(npy):
     loader = loader_of(npy)
-    monitor = tokenyard.Monitor(loader, stream=None)
+    monitor = tokenyard.Monitor(loader, quiet=True)
     next(iter(monitor))
     monitor.close()
     monitor.close()
@@ -148,7 +148,7 @@ def test_what_fails_while_reading_reaches_the_loop_through_it(npy):
         raise ValueError("no such sample")
 
     with (
-        tokenyard.Monitor(loader_of(npy, transform=broken), stream=None) as monitor,
+        tokenyard.Monitor(loader_of(npy, transform=broken), quiet=True) as monitor,
         pytest.raises(ValueError, match="no such sample"),
     ):
         next(iter(monitor))

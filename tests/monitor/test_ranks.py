@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("straggling.py")
 
 
 def run_two_ranks(folder, kind):
-    write(folder / "c", rows=32768 if kind == "compute" else 8192, shard_bytes=1 << 20)
+    write(folder / "c", shard_bytes=1 << 20)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,27 +1,29 @@
 """Trainers iterate over the loader themselves, and the monitor sees it."""
 
 import lightning
+import numpy as np
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 import tokenyard
-from tests.monitor.runs import SEQ_LEN, settings, write
+from tests.corpora import write_corpus
+from tests.monitor.runs import settings
 from tokenyard.datasets.huggingface import inputs_for
 from tokenyard.datasets.huggingface.trainer import LoaderMixin, arguments_for
 
-STEPS = 6
+STEPS, SEQ_LEN, VOCAB_SIZE = 6, 16, 300
 
 
 @pytest.fixture
 def loader(tmp_path):
-    write(tmp_path / "c", rows=64)
+    write_corpus(tmp_path / "c", np.random.default_rng(0).integers(0, VOCAB_SIZE, (64, SEQ_LEN)).tolist())
     return tokenyard.build_dataloader(settings(tmp_path / "c", batch=2, sample={"labels": "same"}), 0, 1)
 
 
 def model():
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=50_000, n_positions=SEQ_LEN, n_embd=4, n_layer=1, n_head=1)
+    config = GPT2Config(vocab_size=VOCAB_SIZE, n_positions=SEQ_LEN, n_embd=4, n_layer=1, n_head=1)
     return GPT2LMHeadModel(config)
 
 
@@ -39,7 +41,7 @@ def test_hugging_faces_trainer_is_seen(loader, tmp_path):
         report_to="none",
         disable_tqdm=True,
     )
-    with tokenyard.Monitor(loader, stream=None) as monitor:
+    with tokenyard.Monitor(loader, every_seconds=1000, quiet=True) as monitor:
         LoaderTrainer(loader=loader, model=model(), args=args).train()
     (report,) = monitor.reports
     # Trainer leaves the loop in the last step, whose end nobody sees.
@@ -70,7 +72,7 @@ def test_lightnings_trainer_is_seen(loader):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    with tokenyard.Monitor(loader, stream=None) as monitor:
+    with tokenyard.Monitor(loader, every_seconds=1000, quiet=True) as monitor:
         trainer.fit(Module(loader), loader)
     (report,) = monitor.reports
     assert STEPS - 2 <= report.figures.num_steps <= STEPS

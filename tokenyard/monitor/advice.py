@@ -28,21 +28,18 @@ def with_makers(figures: Figures, *, waits: bool, processes: bool = False) -> st
     needed = max(now + 1, math.ceil(_SPARE * making.wall_ms / per_batch))
     idle = system.cores if system.idle_cores is None else system.idle_cores
     # Threads that workers take the place of leave their cores to them.
-    room = (
-        _MAX_WAITING if waits else max(1, math.floor(idle + making.num_makers + 0.5)) if now == 0 else now + round(idle)
-    )
+    room = _MAX_WAITING if waits else max(1, making.num_makers + round(idle))
     count = min(needed, room, _MAX_WAITING)
     if count <= now:
         return ""
     batch_ms = max(per_batch, making.wall_ms / count)
     batches_per_step = figures.num_batches / max(1, figures.num_steps)
-    before, after = figures.wait_ms + figures.compute_ms, batch_ms * batches_per_step
-    after = max(after, figures.compute_ms)
-    gain = before / max(1e-9, after)
+    step_ms = max(1e-9, batch_ms * batches_per_step, figures.compute_ms)
+    gain = (figures.wait_ms + figures.compute_ms) / step_ms
     if gain < 1.05:
         return ""
     name = "num_workers" if to_workers else "num_threads"
-    share = max(0.0, 1 - figures.compute_ms / max(1e-9, after))
+    share = 1 - figures.compute_ms / step_ms
     return (
         f"loader.{name} {now} -> {count}: waiting for data falls from {figures.wait_share:.0%} to about {share:.0%} of "
         f"a step, {gain:.1f} times the steps"

@@ -55,7 +55,8 @@ class Monitor:
         jsonl: a file that each report is appended to as a line of JSON; other ranks than 0 add `.rank<n>` to its name.
         tensorboard: a SummaryWriter, whose scalars `tokenyard/...` are written.
         wandb: a run of Weights & Biases, likewise.
-        stream: what lines are written to, the standard error when not given; None for nothing.
+        stream: what lines are written to; the standard error when not given.
+        quiet: whether no lines are written.
 
     Attributes:
         loader: the loader that is watched.
@@ -75,7 +76,8 @@ class Monitor:
         jsonl: str | os.PathLike[str] | None = None,
         tensorboard: Any = None,
         wandb: Any = None,
-        stream: TextIO | None = sys.stderr,
+        stream: TextIO | None = None,
+        quiet: bool = False,
     ) -> None:
         _check_interval(every_seconds, every_steps)
         self.loader = loader
@@ -83,7 +85,7 @@ class Monitor:
         self._rank = process_rank(loader.rank)
         self._every_steps = every_steps
         self._every_seconds = every_seconds or 30.0
-        self._lines = Lines(stream) if stream is not None and self._rank == 0 else None
+        self._lines = None if quiet or self._rank else Lines(stream or sys.stderr)
         self._sinks = _sinks(self._rank, self._lines, jsonl, tensorboard, wandb)
         self._collector = Collector()
         self._sampler = Sampler([str(corpus.path) for corpus in loader.dataset.corpora])
