@@ -26,7 +26,7 @@ def test_a_run_that_does_not_wait_gets_no_verdict(npy, engine):
 def test_a_slow_disk_is_told_with_the_threads_that_would_hide_it(npy, monkeypatch):
     slow_storage(monkeypatch, lambda: 0.004)
     found = verdict(watched(loader_of(npy, read="pread", cache_bytes=0, num_threads=1), 0.01))
-    assert found.kind == "disk"
+    assert found.kind == "disk", found
     assert "are waiting for the disk" in found.evidence
     assert "loader.num_threads 1 -> " in found.advice
 
@@ -36,7 +36,7 @@ def test_a_disk_that_stalls_now_and_then_asks_for_more_prefetching(npy, monkeypa
     slow_storage(monkeypatch, lambda: 0.12 if next(reads) % 128 == 0 else 0)
     engine = {"num_threads": 4, "prefetch_factor": 1, "cache_bytes": 0}
     found = verdict(watched(loader_of(npy, read="pread", **engine), 0.01))
-    assert found.kind == "prefetch"
+    assert found.kind == "prefetch", found
     assert "loader.prefetch_factor 1 -> 4" in found.advice
 
 
@@ -44,7 +44,7 @@ def test_a_disk_that_stalls_now_and_then_asks_for_more_prefetching(npy, monkeypa
 def test_blocks_that_are_decoded_for_every_batch_are_told(tmp_path, format, options):
     write(tmp_path / "c", format, **options)
     found = verdict(watched(loader_of(tmp_path / "c", cache_bytes=0, num_threads=1), 0.001))
-    assert found.kind == "decode"
+    assert found.kind == "decode", found
     assert f"are decoding {format}" in found.evidence
     assert "tokenyard convert SRC DST --to npy" in found.advice
 
@@ -52,7 +52,7 @@ def test_blocks_that_are_decoded_for_every_batch_are_told(tmp_path, format, opti
 @pytest.mark.parametrize(("engine", "now"), [({"num_threads": 2}, 0), ({"num_workers": 1}, 1)])
 def test_a_slow_transform_in_python_asks_for_worker_processes(npy, engine, now):
     found = verdict(watched(loader_of(npy, transform=in_python(3), **engine), 0.002))
-    assert found.kind == "python"
+    assert found.kind == "python", found
     assert f"loader.num_workers {now} -> " in found.advice or "make the transform cheaper" in found.advice
 
 
@@ -60,7 +60,7 @@ def test_a_slow_transform_in_python_asks_for_worker_processes(npy, engine, now):
 def test_too_few_threads_are_told(npy, num_threads):
     loader = loader_of(npy, batch=512, num_threads=num_threads, sample={"boundaries": True})
     found = verdict(watched(loader, 0))
-    assert found.kind == "threads"
+    assert found.kind == "threads", found
     assert "are finding, copying and making tensors" in found.evidence
 
 
@@ -82,5 +82,5 @@ def test_workers_without_a_core_are_told(npy):
             after=lambda: os.sched_setaffinity(0, cores),
         )
     found = verdict(reports)
-    assert found.kind == "cpu"
+    assert found.kind == "cpu", found
     assert "are waiting for a core" in found.evidence

@@ -76,9 +76,14 @@ class Window:
             queued_ns=queued_ns,
             decoding_share=sum("decode" in times.stages for times in self.made) / max(1, len(self.made)),
         )
-        if makers == "loop" and queued_ns is not None:  # its thread also queues while it trains
+        if queued_ns is None:
+            return making
+        if makers == "loop":  # its thread also queues while it trains
             return replace(making, queued_ns=min(queued_ns, sum(making.waited_ns.values())))
-        return making
+        # Some of the batches were made in the window before; what they queued is not in this one's count.
+        made_ns = sum(taken.wall for taken in stages.values())
+        room_ns = 1e9 * self.seconds * making.num_makers
+        return replace(making, queued_ns=int(queued_ns * max(1.0, made_ns / room_ns)))
 
 
 def _source(loader: TokenLoader) -> Source:
