@@ -23,8 +23,10 @@ def test_import_tokenyard_leaves_large_libraries_alone(large: str) -> None:
     assert large not in modules_loaded_by("tokenyard")
 
 
-def test_only_datasets_import_torch() -> None:
+def test_only_datasets_and_the_monitor_import_torch() -> None:
     names = [info.name for info in pkgutil.walk_packages(tokenyard.__path__, "tokenyard.")]
-    without_torch = [name for name in names if not name.startswith(("tokenyard.datasets", "tokenyard.testing"))]
+    without_torch = [
+        name for name in names if not name.startswith(("tokenyard.datasets", "tokenyard.monitor", "tokenyard.testing"))
+    ]
     assert "tokenyard.errors" in without_torch
     assert "torch" not in modules_loaded_by(*without_torch)

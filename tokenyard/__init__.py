@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from tokenyard.datasets.dataset import TokenDataset
     from tokenyard.datasets.loader import build_dataloader
     from tokenyard.datasets.mixture_dataset import MixtureDataset
+    from tokenyard.monitor.monitor import Monitor
 
 __all__ = [
     "Corpus",
     "CorpusWriter",
     "MixtureDataset",
+    "Monitor",
     "Schema",
     "TokenDataset",
     "TokenyardError",
@@ -43,6 +45,7 @@ __all__ = [
 #: Loaded when first asked for, since they import torch, or are not needed to read a corpus.
 _LAZY = {
     "MixtureDataset": "tokenyard.datasets.mixture_dataset",
+    "Monitor": "tokenyard.monitor.monitor",
     "TokenDataset": "tokenyard.datasets.dataset",
     "build_dataloader": "tokenyard.datasets.loader",
     "convert": "tokenyard.converters.convert",

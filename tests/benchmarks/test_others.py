@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tokenyard
-from benchmarks import corpora, decoded, memory, opening, size, training_step, windows
+from benchmarks import corpora, decoded, memory, monitor, opening, size, training_step, windows
 
 SMALL = ["--seq-len", "16", "--shards", "3"]
 
@@ -84,6 +84,14 @@ def test_a_thread_that_keeps_the_gil_is_seen():
         while max(probe.late, default=0.0) <= 1 and time.monotonic() < until:
             sum(range(2_000_000))  # one call of compiled code
     assert probe.inside[1] > 1
+
+
+def test_the_monitors_cost_and_its_false_alarms_are_measured():
+    options = ["--rows", "64", "--rounds", "1", "--steps", "5", "--seconds", "2", "--window-seconds", "0.5"]
+    found = monitor.main(options)
+    assert [result.unit for result in found[:2]] == ["% of a step of 5 ms"] * 2
+    assert found[2].case == "a run that doesn't wait"
+    assert int(found[2].unit.split()[2]) >= 2
 
 
 def test_memory_counts_what_a_process_holds():

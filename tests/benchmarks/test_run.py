@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks import results, run
 
-BENCHMARKS = ["cold", "convert", "decoded", "gather", "loader", "memory", "opening", "order", "size"]
-BENCHMARKS += ["tokenizing", "training_step", "windows"]
+BENCHMARKS = ["cold", "convert", "decoded", "gather", "loader", "memory", "monitor", "opening", "order"]
+BENCHMARKS += ["size", "tokenizing", "training_step", "windows"]
 
 
 def test_every_module_with_a_main_is_a_benchmark():

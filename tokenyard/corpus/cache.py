@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tokenyard.stages import stage
+
 Value = TypeVar("Value")
 
 
@@ -56,13 +58,13 @@ class BoundedCache(Generic[Value]):
             if (found := self._entries.get(key)) is not None:
                 self._entries.move_to_end(key)
         if found is not None:
-            return found.made[0] if found.made else found.future.result()
+            return found.made[0] if found.made else _waited_for(found.future)
         entry = _Entry[Value]()
         try:
             with self._lock:
                 found = self._entries.setdefault(key, entry)
             if found is not entry:
-                return found.future.result()
+                return _waited_for(found.future)
             value = make()
             price = cost(value)
         except BaseException as e:
@@ -93,3 +95,8 @@ class BoundedCache(Generic[Value]):
         for key, entry in reversed(unfinished):
             self._entries[key] = entry
             self._entries.move_to_end(key, last=False)
+
+
+def _waited_for(made_by_another: Future[Value]) -> Value:
+    with stage("shared"):
+        return made_by_another.result()

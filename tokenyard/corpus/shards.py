@@ -21,6 +21,7 @@ from tokenyard.formats.index import ShardIndex, most_even
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, offsets_of
 from tokenyard.schema import Schema
+from tokenyard.stages import stage
 from tokenyard.storage import Folder, ObjectPath, checksum
 from tokenyard.storage.advice import tells_residency
 
@@ -88,10 +89,13 @@ class OpenShards:
     def extents(self, shard: int, block: int, field: str) -> Extents:
         """The extent table of one storage block. Raises DataError, SchemaError, StorageError."""
         reader, dtype = self.reader(shard), self.dtype(field)
+
+        def decode() -> Extents:
+            with stage("read" if reader.mapped else "decode"):
+                return read_extents(reader, block, field, dtype)
+
         cache = self._mapped if reader.mapped else self._blocks
-        return cache.get(
-            (shard, block, field), lambda: read_extents(reader, block, field, dtype), lambda e: e.memory_bytes
-        )
+        return cache.get((shard, block, field), decode, lambda e: e.memory_bytes)
 
     def has_extents(self, shard: int, block: int, field: str) -> bool:
         """Whether the extent table of a storage block is kept; it counts as used now."""

@@ -19,6 +19,7 @@ from tokenyard.corpus.shards import MAX_OPEN_SHARDS, OpenShards
 from tokenyard.errors import DataError
 from tokenyard.formats.extents import Extents
 from tokenyard.rows import Offsets, offsets_of
+from tokenyard.stages import stage
 
 #: Decoded blocks in a table: some times as many as a shuffle draws from at once.
 _MAX_RECENT = 512
@@ -60,6 +61,10 @@ class Tables:
 
         Returns the table, and what the loop returned: DONE, OTHER or NO_LINE. Raises IndexError for positions outside.
         """
+        with stage("read"):
+            return self._run(field, positions, length, loop)
+
+    def _run(self, field: str, positions: Int64Array, length: int, loop: Loop) -> tuple[BlockTable, int]:
         if (recent := self._recent.get(field)) is not None:
             # Past its last block a table of some blocks knows nothing.
             if (found := loop(recent.table)) < 0 and found != OUTSIDE:

@@ -26,6 +26,7 @@ from tokenyard.datasets.windows import Windows
 from tokenyard.errors import ConfigError
 from tokenyard.permutation.checks import check_int
 from tokenyard.permutation.keyed import KEY_LIMIT
+from tokenyard.stages import stage
 
 LOSS_MASK = "loss_mask"
 #: What only a whole batch has, and no single sample.
@@ -288,7 +289,8 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
             sample_ids = numbers["sample_ids"].numpy()
             of_sources = self._purposes(numbers) if purposes is None else purposes
             keys = sample_keys(self._seed, self._checked_epochs(epochs, len(ids)), of_sources, sample_ids)
-            content = self._transformed(self._transform, content, numbers, keys)
+            with stage("transform"):
+                content = self._transformed(self._transform, content, numbers, keys)
         frame, starts = content.frame, content.document_starts
         width = self._samples.input_width(frame)
         batch = {"input_ids": empty_int64(len(ids), width, pin_memory)}

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tokenyard.stages import BatchTimes
+
 _ALIGNMENT = 64
 _SMALLEST_BYTES = 1 << 16
 
@@ -58,11 +60,13 @@ class Parcel:
         place: the worker's process id, and the number of its piece of memory that the batch lies in.
         memory: that piece, where it wasn't sent before.
         layout: of the batch.
+        times: what it took to make, where that was measured.
     """
 
     place: tuple[int, int]
     memory: Memory | None
     layout: Layout
+    times: BatchTimes | None = None
 
 
 class Sender:

@@ -20,7 +20,9 @@ from tokenyard.datasets.prefetch import in_order
 from tokenyard.datasets.read_ahead import looking_ahead
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
 from tokenyard.datasets.transforms import Transform, check_sendable
+from tokenyard.datasets.watching import Given, Watcher
 from tokenyard.datasets.worker_processes import WorkerProcesses
+from tokenyard.stages import measured
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -40,6 +42,8 @@ class TokenLoader:
     Attributes:
         dataset: where samples come from.
         sampler: which samples, in which order.
+        settings: how many threads or workers it has, and how far they are ahead.
+        pins_memory: whether batches lie in page-locked memory.
         of_mesh: whether the ranks are those of a part of a device mesh, so that more processes may share each.
     """
 
@@ -55,9 +59,11 @@ class TokenLoader:
         self.of_mesh = of_mesh
         self.dataset = dataset
         self.sampler = sampler
+        self.settings = settings
         self._num_threads = settings.num_threads
         self._prefetch_factor = settings.prefetch_factor or _PREFETCH_FACTOR
-        self._pin_memory = _pins_memory(settings)
+        self.pins_memory = _pins_memory(settings)
+        self._watcher: Watcher | None = None
         self._workers: WorkerProcesses | None = None
         if settings.num_workers:
             self._workers = WorkerProcesses(
@@ -65,7 +71,7 @@ class TokenLoader:
                 sampler,
                 num_workers=settings.num_workers,
                 prefetch_factor=self._prefetch_factor,
-                pin_memory=self._pin_memory,
+                pin_memory=self.pins_memory,
                 persistent_workers=settings.persistent_workers,
                 multiprocessing_context=settings.multiprocessing_context,
             )
@@ -140,6 +146,17 @@ class TokenLoader:
         """
         self.sampler.load_state_dict(state, new_segment=new_segment)
 
+    @property
+    def prefetch_factor(self) -> int:
+        """Batches that each thread or worker is ahead."""
+        return self._prefetch_factor
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell a watcher of all batches from the next iteration on, or nobody; it takes the place of the one before."""
+        self._watcher = watcher
+        if self._workers is not None:
+            self._workers.watcher = watcher
+
     def steps(self) -> Iterator[list[dict[str, Tensor]]]:
         """Begin the next epoch with its first step, and yield the micro-batches of one optimizer step after another."""
         return _by_steps(self._given_out())
@@ -148,7 +165,11 @@ class TokenLoader:
         """Begin the next epoch, when its first batch is asked for."""
         return _without_requests(self._given_out())
 
-    def _given_out(self) -> Iterator[tuple[Request, dict[str, Tensor]]]:
+    def _given_out(self) -> Given:
+        watcher = self._watcher
+        return self._epoch() if watcher is None else watcher.passing(self._epoch())
+
+    def _epoch(self) -> Given:
         """Begin the next epoch, and yield its micro-batches.
 
         It begins when the first one is asked for, and not before: Lightning makes an iterator only to see that it can,
@@ -173,10 +194,15 @@ class TokenLoader:
 
     def _load(self, run: EpochRun, request: Request) -> dict[str, Tensor] | Failure:
         load = partial(
-            self.dataset.micro_batch, request.micro_batch, with_mask=request.with_mask, pin_memory=self._pin_memory
+            self.dataset.micro_batch, request.micro_batch, with_mask=request.with_mask, pin_memory=self.pins_memory
         )
         try:
-            return attempt(load)
+            watcher = self._watcher
+            if watcher is None:
+                return attempt(load)
+            batch, times = measured(lambda: attempt(load))
+            watcher.made(times)
+            return batch
         except Exception as e:
             e.add_note(request.note(run))
             raise

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +19,13 @@ from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.handover import Parcel, Receiver, Sender
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
+from tokenyard.datasets.watching import Watcher
 from tokenyard.errors import ConfigError, StorageError
+from tokenyard.stages import measured
 
 Batch = dict[str, Tensor]
+#: What a worker is sent: the epoch's number, the micro-batch, whether to say what is padding, whether to measure.
+Taken = tuple[int, MicroBatch, bool, bool]
 
 #: What a socket's path may have on Linux, the zero at its end not counted.
 _SOCKET_PATH_BYTES = 107
@@ -48,6 +53,7 @@ class WorkerProcesses:
         self._requests = _Requests(sampler)
         self._persistent = persistent_workers
         self._pin_memory = pin_memory
+        self.watcher: Watcher | None = None
         self._begun = 0
         self._loader: DataLoader[Parcel | Failure] = DataLoader(
             # While a batch is received, its worker has been asked for `prefetch_factor` more.
@@ -71,6 +77,7 @@ class WorkerProcesses:
         self._begun += 1
         mine = self._requests.epoch = self._begun
         self._requests.run = run
+        self._requests.is_measured = self.watcher is not None
         sent = self._requests.sent = deque[Request]()
         receiver = Receiver()
         batches = iter(self._loader)
@@ -79,6 +86,9 @@ class WorkerProcesses:
                 if isinstance(parcel, Failure):
                     yield sent.popleft(), parcel
                 else:
+                    watcher = self.watcher
+                    if parcel.times is not None and watcher is not None:
+                        watcher.made(parcel.times)
                     yield sent.popleft(), receiver.receive(parcel, pin_memory=self._pin_memory)
                 if self._persistent and mine != self._begun:
                     raise ConfigError(
@@ -121,12 +131,18 @@ class _WholeBatches(Dataset[Parcel | Failure]):
         self._epoch = 0
         self._sender = Sender(num_pieces)
 
-    def __getitems__(self, taken: tuple[int, MicroBatch, bool]) -> Parcel | Failure:
-        epoch, micro_batch, with_mask = taken
+    def __getitems__(self, taken: Taken) -> Parcel | Failure:
+        epoch, micro_batch, with_mask, is_measured = taken
         if epoch != self._epoch:
             # Of an epoch that was left early, the receiver has not seen all parcels, so maybe not all of the memory.
             self._epoch, self._sender = epoch, Sender(self._num_pieces)
-        return attempt(lambda: self._sender.send(self._dataset.micro_batch(micro_batch, with_mask=with_mask)))
+        if not is_measured:
+            return attempt(lambda: self._parcel(micro_batch, with_mask))
+        parcel, times = measured(lambda: attempt(lambda: self._parcel(micro_batch, with_mask)))
+        return parcel if isinstance(parcel, Failure) else replace(parcel, times=times)
+
+    def _parcel(self, micro_batch: MicroBatch, with_mask: bool) -> Parcel:
+        return self._sender.send(self._dataset.micro_batch(micro_batch, with_mask=with_mask))
 
 
 class _Requests:
@@ -138,6 +154,7 @@ class _Requests:
     def __init__(self, sampler: RankSampler) -> None:
         self._sampler = sampler
         self.run: EpochRun | None = None
+        self.is_measured = False
         self.epoch = 0
         self.sent: deque[Request] = deque()
         self.failed: Exception | None = None
@@ -145,15 +162,15 @@ class _Requests:
     def __len__(self) -> int:
         return len(self._sampler)
 
-    def __iter__(self) -> Iterator[tuple[int, MicroBatch, bool]]:
-        run, epoch, sent = self.run, self.epoch, self.sent
+    def __iter__(self) -> Iterator[Taken]:
+        run, epoch, sent, is_measured = self.run, self.epoch, self.sent, self.is_measured
         self.failed = None
         if run is None:
             return
         try:
             for request in self._sampler.requests(run):
                 sent.append(request)
-                yield epoch, request.micro_batch, request.with_mask
+                yield epoch, request.micro_batch, request.with_mask, is_measured
         except Exception as e:  # noqa: BLE001  # raised by `epoch`, when all before it were given out
             self.failed = e
 

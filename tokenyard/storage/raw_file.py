@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError
+from tokenyard.stages import stage
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.maps import map_file
 from tokenyard.storage.open_files import OPEN_FILES
@@ -45,7 +46,8 @@ class RawFile:
             raise DataError(f"{self.path}: no bytes {start} .. {stop} in a file of {self.num_bytes}")
         try:
             if not self.mapped:
-                return self._pread(start, stop)
+                with stage("read"):
+                    return self._pread(start, stop)
             if self._map is None:
                 self._map = map_whole(self.path, self.num_bytes)
             return self._map[start:stop]

@@ -1,0 +1,107 @@
+"""Verdicts that this machine can't be brought to: their conditions, words and figures."""
+
+from dataclasses import replace
+
+import pytest
+
+from tokenyard.monitor.figures import Figures, Gpu, Making, Source
+from tokenyard.monitor.system.disk import DiskLoad
+from tokenyard.monitor.system.load import System
+from tokenyard.monitor.verdict import judge
+from tokenyard.stages import StageTime
+
+MS = 1_000_000
+WAITING = Figures(
+    rank=0,
+    world_size=1,
+    step=99,
+    seconds=10.0,
+    num_steps=100,
+    num_batches=100,
+    num_tokens=100,
+    wait_ms=60.0,
+    median_wait_ms=60.0,
+    compute_ms=40.0,
+    making=Making(
+        makers="threads",
+        num_makers=2,
+        prefetch_factor=4,
+        num_batches=100,
+        stages={"read": StageTime(190 * 100 * MS, 4 * 100 * MS), "tensors": StageTime(6 * 100 * MS, 6 * 100 * MS)},
+        queued_ns=0,
+    ),
+    source=Source(formats=("npy",), file_system="ext4", is_remote=False),
+    system=System(cores=8, idle_cores=6.0),
+    gpu=Gpu(),
+)
+FED = replace(WAITING, wait_ms=1.0, compute_ms=99.0)
+IDLE_GPU = Gpu(utilisation=50.0, has_cuda=True, batch_bytes=1_000_000)
+
+
+def test_what_a_network_file_system_delays_is_the_networks():
+    source = Source(formats=("npy",), file_system="nfs4", is_remote=True)
+    found = judge(replace(WAITING, source=source, system=System(cores=8, received_mb_per_s=120.0)))
+    assert found.kind == "network"
+    assert "a step waits 60 ms for its data, 60% of it; of the 196 ms that a batch takes to make" in found.evidence
+    assert "186 ms are waiting for nfs4, 120 MB/s come in over the network" in found.evidence
+    assert found.advice == (
+        "loader.num_threads 2 -> 6: waiting for data falls from 60% to about 0% of a step, 2.5 times the steps"
+    )
+
+
+def test_a_disk_that_gives_all_it_can_is_not_asked_by_more_threads():
+    disk = DiskLoad(name="sda", read_mb_per_s=150, reads_per_s=300, read_ms=80, queue=24, utilisation=100)
+    found = judge(replace(WAITING, system=System(cores=8, disk=disk)))
+    assert found.kind == "disk"
+    assert "(sda: 100% util, 150 MB/s, 300 reads/s of 80.0 ms, queue 24.0)" in found.evidence
+    assert found.advice.startswith("the disk gives no more: put the corpus on a faster one")
+    assert found.advice.endswith("without the wait there would be 2.5 times the steps")
+
+
+def test_a_container_that_is_stopped_at_its_limit_has_too_few_cores():
+    found = judge(replace(WAITING, system=System(cores=8, idle_cores=1.0, throttled=0.5)))
+    assert found.kind == "cpu"
+    assert "8 cores, 1.0 idle, stopped at the container's CPU limit 50% of the time" in found.evidence
+
+
+def test_a_gpu_with_too_little_to_do_is_not_always_the_loaders_fault():
+    found = judge(replace(FED, gpu=IDLE_GPU))
+    assert found.kind == "not the loader"
+    assert "the GPU is 50% busy, and a step waits 1 ms for its data, 1% of it" in found.evidence
+    assert "torch.profiler" in found.advice
+
+
+def test_large_batches_in_ordinary_memory_are_copied_slowly():
+    large = replace(IDLE_GPU, batch_bytes=80_000_000)
+    found = judge(replace(FED, gpu=large))
+    assert found.kind == "copy"
+    assert "batches of 80.0 MB go to it from memory that is not page-locked, which takes about 20 ms" in found.evidence
+    assert "loader.pin_memory: auto" in found.advice
+    assert judge(replace(FED, gpu=replace(large, pins_memory=True))).kind == "not the loader"
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        FED,
+        replace(FED, gpu=replace(IDLE_GPU, utilisation=80.0)),
+        replace(WAITING, gpu=replace(IDLE_GPU, utilisation=96.0)),  # the loop is ahead of the GPU
+    ],
+)
+def test_a_busy_gpu_and_a_loop_that_does_not_wait_get_no_verdict(figures):
+    assert judge(figures) is None
+
+
+def test_threads_that_wait_for_pythons_lock_wait_for_no_disk():
+    found = judge(replace(WAITING, system=System(cores=8, idle_cores=6.0, interpreter_late_ms=5.0)))
+    assert found.kind == "python"
+    assert "threads wait 5.0 ms for Python's lock" in found.evidence
+    assert "loader.num_workers 0 -> 6" in found.advice
+
+
+def test_more_threads_are_not_asked_for_where_no_core_is_idle():
+    copying = replace(WAITING.making, stages={"read": StageTime(190 * 100 * MS, 190 * 100 * MS)})
+    found = judge(replace(WAITING, making=copying, system=System(cores=2, idle_cores=0.0)))
+    assert found.kind == "threads"
+    assert found.advice.startswith("give this rank more cores (SLURM: --cpus-per-task")
+    assert "5 busy cores would make batches as fast as they are taken" in found.advice

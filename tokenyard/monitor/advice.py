@@ -1,0 +1,54 @@
+"""How many threads or worker processes would do, and what that should bring."""
+
+from __future__ import annotations
+
+import math
+
+from tokenyard.monitor.figures import Figures
+
+#: What is asked for beyond the least that would do.
+_SPARE = 1.2
+#: Requests that a storage takes at once; threads that only wait cost no core.
+_MAX_WAITING = 64
+
+
+def with_makers(figures: Figures, *, waits: bool, processes: bool = False) -> str:
+    """Say how many threads or workers to set, and what that brings; nothing where more of them can't help.
+
+    Args:
+        figures: of the window.
+        waits: whether they mostly wait, and so need no core each.
+        processes: whether only processes help, since threads share Python's lock.
+    """
+    making, system = figures.making, figures.system
+    to_workers = processes or making.makers == "workers"
+    now = 0 if to_workers and making.makers != "workers" else making.num_makers
+    # Where the loop takes batches as fast as it can, no number would do.
+    per_batch = max(figures.compute_ms_per_batch, making.wall_ms / 1e3)
+    needed = max(now + 1, math.ceil(_SPARE * making.wall_ms / per_batch))
+    idle = system.cores if system.idle_cores is None else system.idle_cores
+    # Threads that workers take the place of leave their cores to them.
+    room = _MAX_WAITING if waits else max(1, making.num_makers + round(idle))
+    count = min(needed, room, _MAX_WAITING)
+    if count <= now:
+        return ""
+    batch_ms = max(per_batch, making.wall_ms / count)
+    batches_per_step = figures.num_batches / max(1, figures.num_steps)
+    step_ms = max(1e-9, batch_ms * batches_per_step, figures.compute_ms)
+    gain = (figures.wait_ms + figures.compute_ms) / step_ms
+    if gain < 1.05:
+        return ""
+    name = "num_workers" if to_workers else "num_threads"
+    share = 1 - figures.compute_ms / step_ms
+    return (
+        f"loader.{name} {now} -> {count}: waiting for data falls from {figures.wait_share:.0%} to about {share:.0%} of "
+        f"a step, {gain:.1f} times the steps"
+    )
+
+
+def without_wait(figures: Figures) -> str:
+    """Say what steps would gain that don't wait."""
+    gain = (figures.wait_ms + figures.compute_ms) / max(1e-9, figures.compute_ms)
+    return (
+        f"without the wait there would be {gain:.1f} times the steps" if gain < 100 else "the steps do nothing but wait"
+    )
