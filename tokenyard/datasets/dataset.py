@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.corpus import Corpus, kernels, open_corpus, row_starts  # noqa: F401  # else first batches load them
 from tokenyard.datasets.batches import MicroBatch, MicroBatchIds
 from tokenyard.datasets.content import Content
 from tokenyard.datasets.document_rule import DocumentsBy, document_rule
