@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora import write_corpus
-from tokenyard.datasets.documents import document_tensors, starts_of_lengths
+from tokenyard.datasets.documents import document_tensors, numbered_tensors, starts_after, starts_of_lengths
+from tokenyard.datasets.spans import number_after
 from tokenyard.errors import DataError
+
+EOS = 7
 
 
 def told_slowly(mask, lengths, width):
@@ -47,6 +52,20 @@ def test_positions_and_documents_begin_again_at_each_mark(marks, width, spare, p
         "max_seqlen": torch.int32,
     }
     assert told["position_ids"].shape == told["document_ids"].shape == (len(marks), width)
+
+
+@given(ends=st.lists(st.sets(st.integers(0, 200)), min_size=1, max_size=3), width=st.integers(0, 200))
+def test_documents_found_by_their_last_ids_are_those_that_marks_tell(ends, width):
+    tokens = np.array([[EOS if column in line else 1 for column in range(width)] for line in ends], np.int64)
+    tokens = tokens.reshape(len(ends), width)
+    number = partial(number_after, tokens, EOS)
+    found, expected = (
+        numbered_tensors(number, len(ends), width),
+        document_tensors(starts_after(tokens, EOS), None, width),
+    )
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        name: tensor.tolist() for name, tensor in expected.items()
+    }
 
 
 def test_marks_are_taken_from_a_part_of_a_mask():

@@ -78,13 +78,13 @@ def number_after(tokens: Any, eos: int, positions: Any, numbers: Any, ends: Any)
         begin = number = 0
         while begin < width:
             end = begin
-            while end + 32 <= width:  # ends are few: a loop without a way out compares many at a time
-                found = 0
-                for j in range(end, end + 32):
-                    found |= tokens[i, j] == eos
+            while end + 64 <= width:  # ends are few: a loop without a way out compares many at a time
+                some, found = tokens[i, end : end + 64], 0
+                for j in range(len(some)):
+                    found += some[j] == eos
                 if found:
                     break
-                end += 32
+                end += 64
             while end < width and tokens[i, end] != eos:
                 end += 1
             end = min(width, end + 1)
