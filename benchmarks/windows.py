@@ -3,8 +3,8 @@
 `windows` gathers them alone; `batch` makes the tensors of a batch: inputs and labels; `boundaries` adds positions,
 numbers of documents, and cumulative lengths, by rows, and `eos` by an EOS id. numpy takes the inputs alone by fancy
 index from one array in memory and casts them. So each is also told against as many tensors made anew and filled with
-one number, two for `batch` and four for the others, and these against numpy: nothing that makes such tensors comes
-nearer to numpy than they do. Megatron's GPTDataset makes inputs, labels, positions and a loss mask::
+one number, two for `batch` and four (two of them int32) for the others, and these against numpy: nothing that makes
+such tensors comes nearer to numpy than they do. Megatron's GPTDataset makes inputs, labels, positions and a loss mask::
 
     python benchmarks/windows.py --formats npy --no-peers
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ QUICK = ["--samples", "2048", "--rounds", "2", "--seconds", "0.05", "--peer-roun
 BAR = 0.4
 PEER_BAR = 20.0
 PEER = "Megatron GPTDataset"
+#: Of a batch with boundaries: inputs, labels, positions, numbers of documents.
+TENSORS = (torch.int64, torch.int64, torch.int32, torch.int32)
 
 
 def gather(corpus: tokenyard.Corpus, ids: Any, seq_len: int) -> Any:
@@ -58,9 +60,9 @@ def checked_starts(documents: Any, seq_len: int) -> Callable[[dict[str, torch.Te
     return check
 
 
-def fresh(tensors: int, batch_size: int, seq_len: int) -> list[torch.Tensor]:
-    """What a batch of so many tensors costs at least: int64[batch_size, seq_len] each, new and written once."""
-    return [torch.full((batch_size, seq_len), 1, dtype=torch.int64) for _ in range(tensors)]
+def fresh(dtypes: Sequence[torch.dtype], batch_size: int, seq_len: int) -> list[torch.Tensor]:
+    """What a batch of such tensors costs at least: [batch_size, seq_len] each, new and written once."""
+    return [torch.full((batch_size, seq_len), 1, dtype=dtype) for dtype in dtypes]
 
 
 def measure(
@@ -82,8 +84,8 @@ def measure(
     rates = timing.contest(
         {
             "numpy": contender(lambda some: samples[some].astype(np.int64)),
-            "two tensors": contender(lambda some: fresh(2, batch_size, seq_len)),
-            "four tensors": contender(lambda some: fresh(4, batch_size, seq_len)),
+            "two tensors": contender(lambda some: fresh(TENSORS[:2], batch_size, seq_len)),
+            "four tensors": contender(lambda some: fresh(TENSORS, batch_size, seq_len)),
             "windows": contender(lambda some: gather(plain.corpus, some, seq_len)),
             "batch": contender(plain.batch, loader.Checked("TokenDataset.batch", samples)),
             "boundaries": contender(bounded.batch, checked_starts(documents, seq_len)),

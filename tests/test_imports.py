@@ -23,6 +23,12 @@ def test_import_tokenyard_leaves_large_libraries_alone(large: str) -> None:
     assert large not in modules_loaded_by("tokenyard")
 
 
+def test_the_compiled_loops_are_loaded_with_the_loader_and_not_by_its_first_batch() -> None:
+    loops = {"tokenyard.corpus.kernels", "tokenyard.corpus.row_starts", "tokenyard.datasets.spans"}
+    assert loops <= modules_loaded_by("tokenyard.datasets.loader")
+    assert not loops & modules_loaded_by("tokenyard")
+
+
 def test_only_datasets_and_the_monitor_import_torch() -> None:
     names = [info.name for info in pkgutil.walk_packages(tokenyard.__path__, "tokenyard.")]
     without_torch = [

@@ -75,7 +75,7 @@ def test_steps_are_timed_but_the_first_and_the_gil_is_watched():
     )
     assert [result.work for result in found] == ["training step", "GIL held"] * 4
     assert all(result.at_most and result.measured >= 0 for result in found)
-    assert found[0].unit == "of 11 steps waited"
+    assert found[0].unit == "of 12 steps waited"
 
 
 def test_a_thread_that_keeps_the_gil_is_seen():

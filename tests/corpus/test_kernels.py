@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from tokenyard.corpus import casts, compiling, kernels, records
+from tokenyard.corpus import casts, compiling, finding, kernels, numbering, records, row_starts
 from tokenyard.datasets import spans
 
 GATHER = """
@@ -82,9 +82,9 @@ def test_a_process_forked_while_a_thread_imports_the_loops_gathers_too(tmp_path:
     assert (found.stdout, found.stderr, found.returncode) == ("[1, 2, 3]\n" * 2, "", 0)
 
 
-@pytest.mark.parametrize("loops", [kernels, spans])
+@pytest.mark.parametrize("loops", [kernels, row_starts, spans])
 def test_files_of_loops_name_the_contents_of_what_they_are_made_of(loops: Any) -> None:
     """numba's cache sees changes of the loops' own file alone, and would go on with code of the parts as they were."""
-    contents = b"".join(Path(part.__file__).read_bytes() for part in (records, compiling, casts))
+    contents = b"".join(Path(part.__file__).read_bytes() for part in (records, compiling, casts, finding, numbering))
     expected = blake3(contents).hexdigest()[:16]
     assert expected == loops.PARTS, f"{loops.__file__}: write PARTS = {expected!r}"

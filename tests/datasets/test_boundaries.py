@@ -91,6 +91,19 @@ def test_windows_know_their_documents_in_every_format(tmp_path, format, by, labe
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("by", ["auto", "eos"])
+@pytest.mark.parametrize("seq_len", [SEQ_LEN, 50])
+def test_windows_without_masked_labels_know_the_same_documents(tmp_path, format, by, seq_len):
+    """They are numbered in one pass, without marks."""
+    documents = documents_of([*LENGTHS, 90, 0, 0, 3])
+    corpus = write_corpus(tmp_path / "c", documents, format=format, shard_bytes=90, eos_token_id=EOS)
+    found = told_by(TokenDataset(corpus, seq_len, documents=by, boundaries=True))
+    expected = tell(cut(stream_of(documents), seq_len, True), True)
+    labels = [[token for token, _ in [*line, *after]][1:] for line, after in cut(stream_of(documents), seq_len, True)]
+    assert found == {**expected, "labels": labels}
+
+
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("by", ["auto", "lengths", "eos"])
 def test_rows_that_we_packed_know_their_documents_in_every_format(tmp_path, format, by):
     documents = documents_of(LENGTHS)

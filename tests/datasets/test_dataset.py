@@ -82,7 +82,10 @@ def test_samples_are_those_of_the_specification(
         found = dataset[i]
         assert found.pop("attention_mask", torch.tensor(1)).all()
         assert as_lists(found) == sample
-        assert all(tensor.dtype == torch.int64 and tensor.is_contiguous() for tensor in found.values())
+        dtypes = {name: tensor.dtype for name, tensor in found.items()}
+        of_documents = dict.fromkeys({"position_ids", "document_ids"} & found.keys(), torch.int32)
+        assert dtypes == {**dict.fromkeys(found, torch.int64), **of_documents}
+        assert all(tensor.is_contiguous() for tensor in found.values())
 
 
 def test_a_batch_stacks_samples_in_any_order_and_the_same_one_again(tmp_path):

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora import write_corpus
-from tokenyard.datasets.documents import document_tensors, starts_of_lengths
+from tokenyard.datasets.documents import document_tensors, numbered_tensors, starts_after, starts_of_lengths
+from tokenyard.datasets.spans import number_after
 from tokenyard.errors import DataError
+
+EOS = 7
 
 
 def told_slowly(mask, lengths, width):
@@ -41,12 +46,26 @@ def test_positions_and_documents_begin_again_at_each_mark(marks, width, spare, p
     told = document_tensors(mask, np.array(lengths) if pads else None, width)
     assert {name: tensor.tolist() for name, tensor in told.items()} == told_slowly(mask, lengths, width)
     assert {name: tensor.dtype for name, tensor in told.items()} == {
-        "position_ids": torch.int64,
-        "document_ids": torch.int64,
+        "position_ids": torch.int32,
+        "document_ids": torch.int32,
         "cu_seqlens": torch.int32,
         "max_seqlen": torch.int32,
     }
     assert told["position_ids"].shape == told["document_ids"].shape == (len(marks), width)
+
+
+@given(ends=st.lists(st.sets(st.integers(0, 200)), min_size=1, max_size=3), width=st.integers(0, 200))
+def test_documents_found_by_their_last_ids_are_those_that_marks_tell(ends, width):
+    tokens = np.array([[EOS if column in line else 1 for column in range(width)] for line in ends], np.int64)
+    tokens = tokens.reshape(len(ends), width)
+    number = partial(number_after, tokens, EOS)
+    found, expected = (
+        numbered_tensors(number, len(ends), width),
+        document_tensors(starts_after(tokens, EOS), None, width),
+    )
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        name: tensor.tolist() for name, tensor in expected.items()
+    }
 
 
 def test_marks_are_taken_from_a_part_of_a_mask():
@@ -86,6 +105,24 @@ def test_no_memory_is_read_past_the_marks_or_the_lengths(marks, lengths, width):
 def test_no_memory_is_written_past_a_row_or_read_past_its_documents(lengths, offsets, row_lengths):
     with pytest.raises(ValueError, match="expected rows of at most 4 tokens, and documents for each; found"):
         starts_of_lengths(np.array(lengths, np.int64), np.array(offsets), np.array(row_lengths), 4)
+
+
+@pytest.mark.parametrize(
+    ("positions", "numbers", "ends"), [((2, 4), (2, 4), 9), ((1, 4), (1, 3), 9), ((1, 4), (1, 4), 4)]
+)
+def test_no_memory_is_written_past_numbers_of_rows(tmp_path, positions, numbers, ends):
+    corpus = write_corpus(tmp_path / "c", [[1] * 5])
+    arrays = [np.empty(shape, np.int32) for shape in (positions, numbers, ends)]
+    message = rf"expected positions and numbers of one line a window, .* found 1 windows, positions \({positions[0]}, "
+    with pytest.raises(ValueError, match=message):
+        corpus.number_rows_in_windows(np.array([0]), *arrays)
+
+
+def test_numbers_of_rows_outside_the_corpus_are_refused(tmp_path):
+    corpus = write_corpus(tmp_path / "c", [[1] * 5])
+    arrays = [np.empty(shape, np.int32) for shape in ((1, 4), (1, 4), 5)]
+    with pytest.raises(IndexError, match=r"windows of 4 tokens from 2 \.\. 2 are not all within the 5 tokens"):
+        corpus.number_rows_in_windows(np.array([2]), *arrays)
 
 
 def test_documents_longer_than_their_row_are_refused():

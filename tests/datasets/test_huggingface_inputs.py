@@ -113,6 +113,7 @@ def test_documents_of_a_batch_do_not_see_each_other(tmp_path, make, mode, attent
     model = make(attention)
     inputs = inputs_for(model, loader)
     (batch,) = loader
+    assert batch["position_ids"].dtype == torch.int32
     first = batch["document_ids"] == 0
     assert not first.all()
     other = {**batch, "input_ids": torch.where(first, (batch["input_ids"] + 1) % 50, batch["input_ids"])}

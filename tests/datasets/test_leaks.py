@@ -158,6 +158,7 @@ def farthest(model, batch, attend):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_packed_documents_have_the_logits_that_they_have_alone(model, batch, way):
+    assert batch["document_ids"].dtype == batch["position_ids"].dtype == torch.int32
     assert farthest(model, batch, way(batch)) < SAME
 
 

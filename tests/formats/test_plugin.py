@@ -140,6 +140,12 @@ def test_a_package_that_is_wrong_is_named(tmp_path: Path, entry_point: str, modu
     assert message in done.stderr
 
 
+def test_a_built_in_format_is_found_without_a_look_at_other_packages(tmp_path: Path) -> None:
+    target = other_package(tmp_path, "other", "npy = other_module:FORMAT", "")
+    code = "from tokenyard.formats.registry import get_format; print(get_format('npy').__class__.__module__)"
+    assert run(tmp_path, "-c", code, plugins=(target,)).stdout == "tokenyard.formats.npy\n"
+
+
 def test_two_packages_with_one_name_are_refused(tmp_path: Path) -> None:
     targets = [other_package(tmp_path, name, f"same = {name}_module:FORMAT", "") for name in ("one", "two")]
     code = "from tokenyard.formats.registry import get_format; get_format('same')"

@@ -282,6 +282,23 @@ class Corpus:
         """
         return self._gathers().row_starts_in_windows(starts, length)
 
+    def number_rows_in_windows(
+        self,
+        starts: NDArray[np.int64],
+        positions: NDArray[np.int32],
+        numbers: NDArray[np.int32],
+        ends: NDArray[np.int32],
+    ) -> tuple[int, int]:
+        """Write, for windows of the token stream, the place of each token in its row, and which row that is.
+
+        ``starts``: int64[n], the first token of each window. ``positions``: int32[n, length], contiguous, from 0 on in
+        each row and at the begin of each window. ``numbers``: the same shape; rows are counted from 0 in each window.
+        ``ends``: int32[n * length + 1], of which 0 and the end of each row are written, counted in the windows seen as
+        one line. Returns how many rows there are, and the tokens of the longest; empty rows are none. Raises IndexError
+        for windows outside the corpus.
+        """
+        return self._gathers().number_rows_in_windows(starts, positions, numbers, ends)
+
     def read_ahead(self) -> ReadAhead:
         """What one thread may ask the system for, of the token stream, before it is read."""
         self._check_process()

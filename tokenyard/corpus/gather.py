@@ -27,6 +27,7 @@ _NO_LABELS = np.empty((0, 0), np.int64)
 _IN_ORDER = np.empty(0, np.int64)
 
 Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
 
 
 #: Held while the loops are imported; by a thread that forks too.
@@ -40,19 +41,19 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _compiled_loops() -> Any:
-    """The module of the loops; numba is imported where somebody gathers."""
+def _compiled_loops() -> tuple[Any, Any]:
+    """The modules of the loops; numba is imported where somebody gathers."""
     with _IMPORTING:
-        from tokenyard.corpus import kernels
+        from tokenyard.corpus import kernels, row_starts
 
-        return kernels
+        return kernels, row_starts
 
 
 class Gatherer:
     """Gathers from the shards of one corpus, in one process. Safe in several threads."""
 
     def __init__(self, shards: OpenShards) -> None:
-        self._kernels = _compiled_loops()
+        self._kernels, self._row_starts = _compiled_loops()
         self._shards = shards
         self._rows = Tables(shards, shards.row_starts, "rows")
         self._tokens = Tables(shards, shards.token_starts, "tokens")
@@ -184,9 +185,27 @@ class Gatherer:
         marks = np.zeros((len(starts), length), np.bool_)
         flags = marks.view(np.uint8)
         self._tokens.run(
-            "tokens", starts, length, lambda t: self._kernels.row_starts_in_windows(*t.arrays, starts, length, flags)
+            "tokens", starts, length, lambda t: self._row_starts.row_starts_in_windows(*t.arrays, starts, length, flags)
         )
         return marks
+
+    def number_rows_in_windows(
+        self, starts: Int64Array, positions: Int32Array, numbers: Int32Array, ends: Int32Array
+    ) -> tuple[int, int]:
+        """See ``Corpus.number_rows_in_windows``."""
+        starts, told = _positions(starts), np.zeros(2, np.int64)
+        if not len(starts) == len(positions) or positions.shape != numbers.shape or len(ends) <= positions.size:
+            raise ValueError(
+                f"expected positions and numbers of one line a window, and an end for each token; found {len(starts)} "
+                f"windows, positions {positions.shape}, numbers {numbers.shape}, {len(ends)} ends"
+            )
+        self._tokens.run(
+            "tokens",
+            starts,
+            positions.shape[1],
+            lambda t: self._row_starts.number_rows_in_windows(*t.arrays, starts, positions, numbers, ends, told),
+        )
+        return int(told[0]), int(told[1])
 
 
 def _from_int64(items: Int64Array, stored: np.dtype[Any], wanted: np.dtype[Any]) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenyard.corpus.casts import cast_items, copy_bytes, load_i64
 from tokenyard.corpus.compiling import compiled, part_of_loops
+from tokenyard.corpus.finding import block_of, last_at_most
 from tokenyard.corpus.records import (
     BUFFER,
     DONE,
@@ -24,33 +25,7 @@ from tokenyard.corpus.records import (
 )
 
 #: See `tokenyard.corpus.compiling`.
-PARTS = "bcfe18f51e7f0d70"
-
-
-@part_of_loops
-def _last_at_most(address: int, count: int, value: int) -> int:
-    """The last of ``count`` increasing numbers, from ``address`` on, that is at most ``value``; the first one is."""
-    low, high = 0, count
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if load_i64(address + 8 * middle) <= value:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@part_of_loops
-def _block_of(begins: Any, position: int) -> int:
-    """The block that holds a position: the last one that begins there or before."""
-    low, high = 0, len(begins) - 1
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if begins[middle] <= position:
-            low = middle
-        else:
-            high = middle
-    return low
+PARTS = "a3d7636aadf26c3e"
 
 
 @part_of_loops
@@ -78,7 +53,7 @@ def _run_at(
     offsets = record[OFFSETS]
     local += load_i64(offsets)
     if row < 0:
-        row = _last_at_most(offsets, record[ROWS] + 1, local)
+        row = last_at_most(offsets, record[ROWS] + 1, local)
     while load_i64(offsets + 8 * row + 8) <= local:
         row += 1
     within, run = local - load_i64(offsets + 8 * row), load_i64(offsets + 8 * row + 8) - local
@@ -88,7 +63,7 @@ def _run_at(
 @part_of_loops
 def _row_at(begins: Any, slots: Any, records: Any, row: int) -> tuple[int, int, int]:
     """The address of a row, its items, and their kind; 0, the block and -1 where that is not there."""
-    block = _block_of(begins, row)
+    block = block_of(begins, row)
     slot = slots[block]
     if slot < 0:
         return 0, block, -1
@@ -145,7 +120,7 @@ def windows_as_int64(
             return NO_LINE
     if not len(starts) or not width:
         return DONE
-    address, run, kind, block, row = _run_at(begins, slots, records, starts[0], _block_of(begins, starts[0]), -1)
+    address, run, kind, block, row = _run_at(begins, slots, records, starts[0], block_of(begins, starts[0]), -1)
     i = done = 0
     while kind >= 0:
         count = min(width - done, run)
@@ -153,7 +128,7 @@ def windows_as_int64(
         to, next_done = i, done + count
         if next_done == width:
             to, next_done, row = i + 1, 0, -1
-            block = _block_of(begins, starts[min(to, len(starts) - 1)])
+            block = block_of(begins, starts[min(to, len(starts) - 1)])
         ahead, next_run, next_kind = address, 0, kind
         if to < len(starts):
             position = starts[to] + next_done
@@ -187,7 +162,7 @@ def windows_as_stored(begins: Any, slots: Any, records: Any, starts: Any, width:
         position, end = starts[i], starts[i] + width
         if position < 0 or position > begins[-1] - width:
             return OUTSIDE
-        block, row = _block_of(begins, position), -1
+        block, row = block_of(begins, position), -1
         while position < end:
             address, run, kind, block, row = _run_at(begins, slots, records, position, block, row)
             if kind < 0:
@@ -198,44 +173,6 @@ def windows_as_stored(begins: Any, slots: Any, records: Any, starts: Any, width:
             copy_bytes(target, address, count * item)
             target += count * item
             position += count
-    return DONE
-
-
-@compiled(f"int64({_TABLE}, int64[::1], int64, uint8[:, ::1])")
-def row_starts_in_windows(begins: Any, slots: Any, records: Any, starts: Any, width: int, marks: Any) -> int:
-    """Set 1 in ``marks`` [n, width] at each token that is the first of a row. Returns as `windows_as_int64`."""
-    for i in range(len(starts)):
-        position, end = starts[i], starts[i] + width
-        if position < 0 or position > begins[-1] - width:
-            return OUTSIDE
-        block = _block_of(begins, position)
-        while position < end:
-            while begins[block + 1] <= position:
-                block += 1
-            slot = slots[block]
-            if slot < 0:
-                return block
-            items, rows = records[slot, ITEMS], records[slot, ROWS]
-            if items:
-                first = begins[block] + -(-(position - begins[block]) // items) * items
-                while first < min(end, begins[block + 1]):
-                    marks[i, first - starts[i]] = 1
-                    first += items
-            else:
-                offsets = records[slot, OFFSETS]
-                to_stream = begins[block] - load_i64(offsets)
-                row = _last_at_most(offsets, rows + 1, position - to_stream)
-                if load_i64(offsets + 8 * row) + to_stream < position:
-                    row += 1
-                # The end of the last row is no start: it belongs to the next block.
-                while row < rows:
-                    first = load_i64(offsets + 8 * row) + to_stream
-                    if first >= end:
-                        break
-                    if load_i64(offsets + 8 * row + 8) + to_stream > first:
-                        marks[i, first - starts[i]] = 1
-                    row += 1
-            position = begins[block + 1]
     return DONE
 
 

@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.corpus import Corpus, kernels, open_corpus, row_starts  # noqa: F401  # else first batches load them
 from tokenyard.datasets.batches import MicroBatch, MicroBatchIds
 from tokenyard.datasets.content import Content
 from tokenyard.datasets.document_rule import DocumentsBy, document_rule
-from tokenyard.datasets.documents import document_tensors
+from tokenyard.datasets.documents import document_tensors, numbered_tensors
 from tokenyard.datasets.row_samples import Rows
 from tokenyard.datasets.samples import IGNORED, Labels, Mode, Samples, check_options, default_seq_len, label_shift
-from tokenyard.datasets.tensors import empty_int64, keep_freed_memory, mask_labels
+from tokenyard.datasets.tensors import empty_tensor, keep_freed_memory, mask_labels
 from tokenyard.datasets.transforms import PURPOSE, Transform, apply_transform, purposes_of, sample_keys
 from tokenyard.datasets.windows import Windows
 from tokenyard.errors import ConfigError
@@ -42,7 +42,7 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
     - `sample_ids`: the number of the sample in the dataset.
     - `attention_mask`: [seq_len], 1 at tokens and 0 at padding; in every sample where rows are of different lengths,
       or shorter than `seq_len`, and in none otherwise.
-    - `position_ids`, `document_ids`: [seq_len], with `boundaries`. Positions begin again at 0 with each document;
+    - `position_ids`, `document_ids`: int32[seq_len], with `boundaries`. Positions begin again at 0 with each document;
       documents are numbered from 0 in each sample, padding is -1.
 
     `batch` stacks them, and with `boundaries` adds `cu_seqlens` int32[documents + 1] and `max_seqlen` (int32, no
@@ -130,6 +130,8 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
             self._samples.check_boundaries()
         masks = [labels != "none" and _has_loss_mask(corpus) for corpus in self.corpora]
         self._has_loss_mask = any(masks)
+        needs_marks = transform is not None or self._samples.number_documents is None
+        self._marks_documents = mask_boundaries or (boundaries and needs_marks)
         self._with_seq_len: dict[int, Self] = {}
 
     def _samples_of(self, seq_len: int | None) -> Samples:
@@ -293,10 +295,10 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
                 content = self._transformed(self._transform, content, numbers, keys)
         frame, starts = content.frame, content.document_starts
         width = self._samples.input_width(frame)
-        batch = {"input_ids": empty_int64(len(ids), width, pin_memory)}
+        batch = {"input_ids": empty_tensor(len(ids), width, torch.int64, pin_memory)}
         shift, labels = label_shift(self.labels), None
         if self.labels != "none":
-            labels = batch["labels"] = empty_int64(len(ids), width, pin_memory)
+            labels = batch["labels"] = empty_tensor(len(ids), width, torch.int64, pin_memory)
         frame.copy_to(batch["input_ids"].numpy(), None if labels is None else labels.numpy(), shift=shift)
         if labels is not None:
             mask_labels(labels, content, shift=shift, mask_boundaries=self._mask_boundaries)
@@ -304,6 +306,9 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
             batch["attention_mask"] = torch.from_numpy(frame.is_token.astype(np.int64))
         if self._boundaries and starts is not None:
             batch |= document_tensors(starts, frame.lengths, width, pin_memory=pin_memory)
+        elif self._boundaries and (number := self._samples.number_documents) is not None:
+            numbering = partial(number, ids, batch["input_ids"].numpy())
+            batch |= numbered_tensors(numbering, len(ids), width, pin_memory=pin_memory)
         return batch | numbers
 
     def _numbers(self, ids: NDArray[np.int64]) -> dict[str, Tensor]:
@@ -323,9 +328,7 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
         return Content(
             frame=frame,
             loss_mask=self._samples.items_beside(ids, frame, LOSS_MASK) != 0 if self._has_loss_mask else None,
-            document_starts=self._samples.document_starts(ids, frame)
-            if self._boundaries or self._mask_boundaries
-            else None,
+            document_starts=self._samples.document_starts(ids, frame) if self._marks_documents else None,
         )
 
     def _transformed(

@@ -3,6 +3,8 @@
 The first tokens of documents come as a mask, bool[n, width]; the rest is counted along it.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tokenyard.datasets.spans import mark_lengths, number_documents
-from tokenyard.datasets.tensors import empty_int64
+from tokenyard.datasets.tensors import empty_tensor
 from tokenyard.errors import DataError
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Int32Array = NDArray[np.int32]
+#: Fills positions and numbers of documents, int32[n, width] both, and where documents end, as `number_documents` does.
+Number = Callable[[Int32Array, Int32Array, Int32Array], tuple[int, int]]
 
 _NO_PADDING = np.empty(0, np.int64)
 
@@ -67,7 +72,7 @@ def document_tensors(
 ) -> dict[str, Tensor]:
     """Return what attention needs to know of the documents of a batch: new tensors.
 
-    `position_ids` and `document_ids` are int64[n, width], as `TokenDataset` tells. `cu_seqlens`, int32[documents + 1],
+    `position_ids` and `document_ids` are int32[n, width], as `TokenDataset` tells. `cu_seqlens`, int32[documents + 1],
     is strictly increasing from 0 to n * width: where documents begin in the batch seen as one line, and its end.
     `max_seqlen`, int32 without dimension, is the tokens of the longest. Each sample begins a document, as attention
     never reaches into another sample.
@@ -86,11 +91,23 @@ def document_tensors(
             f"expected marks for {width} tokens of each sample, and a length of each; found marks {starts.shape}, "
             f"{'no' if lengths is None else len(lengths)} lengths"
         )
-    positions, numbers = (empty_int64(len(starts), width, pin_memory) for _ in range(2))
-    ends = np.empty(len(starts) * width + 1, np.int32)
     marks = np.ascontiguousarray(starts).view(np.uint8)
     padding = _NO_PADDING if lengths is None else lengths
-    count, longest = number_documents(marks, padding, positions.numpy(), numbers.numpy(), ends)
+    return numbered_tensors(partial(number_documents, marks, padding), len(starts), width, pin_memory=pin_memory)
+
+
+def numbered_tensors(number: Number, num_samples: int, width: int, *, pin_memory: bool = False) -> dict[str, Tensor]:
+    """Return what `document_tensors` does, written by a function that knows where documents begin.
+
+    Args:
+        number: what fills the arrays.
+        num_samples: lines of the batch.
+        width: tokens of a sample.
+        pin_memory: whether the large ones are made in page-locked memory; needs CUDA.
+    """
+    positions, numbers = (empty_tensor(num_samples, width, torch.int32, pin_memory) for _ in range(2))
+    ends = np.empty(num_samples * width + 1, np.int32)
+    count, longest = number(positions.numpy(), numbers.numpy(), ends)
     return {
         "position_ids": positions,
         "document_ids": numbers,

@@ -35,6 +35,8 @@ class MixedSamples:
         fields: the names of each source's fields. A source without a field that another one has counts as all ones.
     """
 
+    number_documents = None
+
     def __init__(self, parts: Sequence[Part], fields: Sequence[Container[str]]) -> None:
         self._parts = tuple(parts)
         self._fields = tuple(fields)

@@ -22,6 +22,8 @@ class Rows:
     end-of-sequence id, else with 0.
     """
 
+    number_documents = None
+
     def __init__(self, corpus: Corpus, seq_len: int | None, rule: DocumentRule = AUTO) -> None:
         shortest, longest = _row_length_range(corpus)
         if seq_len is not None and longest > seq_len:

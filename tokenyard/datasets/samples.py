@@ -5,7 +5,7 @@ is. Labels are `shifted` (label t is the token after input t), the `same` tokens
 inside, as those of Hugging Face do), or `none`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -22,6 +22,12 @@ Labels = Literal["shifted", "same", "none"]
 IGNORED = -100
 #: Tokens of a window where neither the caller nor packed rows say it.
 DEFAULT_SEQ_LEN = 2048
+
+#: Numbers the documents of samples as `spans.number_documents` does, and returns what it does. Takes the samples,
+#: int64[n], their tokens, int64[n, input width], and what it writes: positions, numbers and ends.
+NumberDocuments = Callable[
+    [NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]], tuple[int, int]
+]
 
 
 class Frame(Protocol):
@@ -107,6 +113,10 @@ class Samples(Protocol):
     """
 
     num_samples: int
+
+    @property
+    def number_documents(self) -> NumberDocuments | None:
+        """What numbers documents in one pass, without marks of where they begin; None where it takes these."""
 
     @property
     def seq_len(self) -> int | None:

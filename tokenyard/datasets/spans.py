@@ -8,12 +8,13 @@ from typing import Any
 
 from tokenyard.corpus.casts import load_i64
 from tokenyard.corpus.compiling import compiled
+from tokenyard.corpus.numbering import number_span
 
 #: See `tokenyard.corpus.compiling`.
-PARTS = "bcfe18f51e7f0d70"
+PARTS = "a3d7636aadf26c3e"
 
 
-@compiled("UniTuple(int64, 2)(uint8[:, ::1], int64[::1], int64[:, ::1], int64[:, ::1], int32[::1])")
+@compiled("UniTuple(int64, 2)(uint8[:, ::1], int64[::1], int32[:, ::1], int32[:, ::1], int32[::1])")
 def number_documents(marks: Any, lengths: Any, positions: Any, numbers: Any, ends: Any) -> tuple[int, int]:
     """Write the place of each token in its document, and which of its sample's documents that is.
 
@@ -22,8 +23,8 @@ def number_documents(marks: Any, lengths: Any, positions: Any, numbers: Any, end
     Args:
         marks: uint8[n, at least S]; only the first S columns are read.
         lengths: int64[n], the tokens of each sample, after which there is padding; or none.
-        positions: int64[n, S], the place of each token in its document, from 0 on.
-        numbers: int64[n, S], its document, numbered from 0 in each sample; -1 at padding.
+        positions: int32[n, S], the place of each token in its document, from 0 on.
+        numbers: int32[n, S], its document, numbered from 0 in each sample; -1 at padding.
         ends: int32[n * S + 1] or less where there are no more documents: 0, and the end of each document, counted in
             the batch seen as one line.
 
@@ -44,12 +45,7 @@ def number_documents(marks: Any, lengths: Any, positions: Any, numbers: Any, end
                 end += 8
             while end < width and marks[i, end] == 0:
                 end += 1
-            span = positions[i, begin:end]
-            for j in range(len(span)):
-                span[j] = j
-            span = numbers[i, begin:end]
-            for j in range(len(span)):
-                span[j] = number
+            number_span(positions[i, begin:end], numbers[i, begin:end], number)
             longest = max(longest, end - begin)
             count += 1
             ends[count] = i * width + end
@@ -58,6 +54,45 @@ def number_documents(marks: Any, lengths: Any, positions: Any, numbers: Any, end
             padding = numbers[i, lengths[i] :]
             for j in range(len(padding)):
                 padding[j] = -1
+    return count, longest
+
+
+@compiled("UniTuple(int64, 2)(int64[:, ::1], int64, int32[:, ::1], int32[:, ::1], int32[::1])")
+def number_after(tokens: Any, eos: int, positions: Any, numbers: Any, ends: Any) -> tuple[int, int]:
+    """Do what `number_documents` does, where a document begins after each id ``eos``, and with each sample.
+
+    Args:
+        tokens: int64[n, S], without padding.
+        eos: the id that documents end with.
+        positions: as there.
+        numbers: as there.
+        ends: as there.
+
+    Returns:
+        As there.
+    """
+    n, width = tokens.shape
+    count = longest = 0
+    ends[0] = 0
+    for i in range(n):
+        begin = number = 0
+        while begin < width:
+            end = begin
+            while end + 64 <= width:  # ends are few: a loop without a way out compares many at a time
+                some, found = tokens[i, end : end + 64], 0
+                for j in range(len(some)):
+                    found += some[j] == eos
+                if found:
+                    break
+                end += 64
+            while end < width and tokens[i, end] != eos:
+                end += 1
+            end = min(width, end + 1)
+            number_span(positions[i, begin:end], numbers[i, begin:end], number)
+            longest = max(longest, end - begin)
+            count += 1
+            ends[count] = i * width + end
+            begin, number = end, number + 1
     return count, longest
 
 

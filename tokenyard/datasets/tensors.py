@@ -21,11 +21,11 @@ def keep_freed_memory() -> None:
     np.empty(31 << 20, np.uint8)
 
 
-def empty_int64(num_samples: int, width: int, pin_memory: bool) -> Tensor:
-    """Return int64[num_samples, width] of new memory, with values still to be set."""
+def empty_tensor(num_samples: int, width: int, dtype: torch.dtype, pin_memory: bool) -> Tensor:
+    """Return [num_samples, width] of new memory, with values still to be set."""
     if pin_memory:
-        return torch.empty(num_samples, width, dtype=torch.int64, pin_memory=True)
-    return torch.empty(num_samples, width, dtype=torch.int64)  # without the option it takes two thirds of the time
+        return torch.empty(num_samples, width, dtype=dtype, pin_memory=True)
+    return torch.empty(num_samples, width, dtype=dtype)  # without the option it takes two thirds of the time
 
 
 def mask_labels(labels: Tensor, content: Content, *, shift: int, mask_boundaries: bool) -> None:

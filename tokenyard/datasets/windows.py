@@ -11,6 +11,7 @@ from tokenyard.corpus import Corpus
 from tokenyard.datasets.document_rule import AUTO, DocumentRule
 from tokenyard.datasets.documents import starts_after
 from tokenyard.datasets.samples import Frame, Labels, num_windows, window_starts, window_width
+from tokenyard.datasets.spans import number_after
 from tokenyard.errors import ConfigError
 
 
@@ -70,6 +71,21 @@ class Windows:
         if self._rule.eos_token_id is not None:
             return starts_after(frame.tokens, self._rule.eos_token_id)
         return self._corpus.row_starts_in_windows(window_starts(sample_ids, self.seq_len), self._width)
+
+    def number_documents(
+        self,
+        sample_ids: NDArray[np.int64],
+        inputs: NDArray[np.int64],
+        positions: NDArray[np.int32],
+        numbers: NDArray[np.int32],
+        ends: NDArray[np.int32],
+    ) -> tuple[int, int]:
+        """Number the documents of samples by rows, or by the EOS ids among their tokens."""
+        if self._rule.eos_token_id is not None:
+            found: tuple[int, int] = number_after(inputs, self._rule.eos_token_id, positions, numbers, ends)
+            return found
+        starts = window_starts(sample_ids, self.seq_len)
+        return self._corpus.number_rows_in_windows(starts, positions, numbers, ends)
 
 
 @dataclass(frozen=True, kw_only=True)

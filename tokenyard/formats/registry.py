@@ -48,7 +48,8 @@ def get_format(name: str) -> Format:
     """
     if name in _registered:
         return _registered[name]
-    target = {**_plugins(), **_BUILT_IN}.get(name)
+    # Looking for plugins reads a file of every package that is installed.
+    target = _BUILT_IN.get(name) or _plugins().get(name)
     if target is None:
         close = difflib.get_close_matches(name.lower(), format_names(), 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
