@@ -134,6 +134,12 @@ def test_packing_and_tokenizing_write_to_a_store(tmp_path: Path, bucket: str, so
         assert stored(f"{bucket}/{name}") == contents(tmp_path / name)
 
 
+def test_shuffling_writes_to_a_store_what_it_needs_on_the_way_too(tmp_path: Path, bucket: str, source: Path) -> None:
+    convert(source, f"{bucket}/out", to="mds", shuffle=7, **SHARDS)
+    convert(source, tmp_path / "out", to="mds", shuffle=7, **SHARDS)
+    assert stored(f"{bucket}/out") == contents(tmp_path / "out")
+
+
 def test_each_file_is_uploaded_once_and_the_manifest_after_all_others(
     bucket: str, source: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
