@@ -33,6 +33,8 @@ const found = document.defaultView === undefined ? null : {
     && e.getBoundingClientRect().height < 9).length,
   pictures: [...WIDTH_OF.querySelectorAll("svg")].filter(e => e.getBoundingClientRect().width).length,
   bars: [...WIDTH_OF.querySelectorAll(".fill")].map(e => e.getBoundingClientRect().width),
+  displaced: [...WIDTH_OF.querySelectorAll(".t")].filter(e => getComputedStyle(e).position !== "static").length,
+  tokens: [...WIDTH_OF.querySelectorAll(".t")].map(e => e.getBoundingClientRect().height),
   resources: performance.getEntriesByType("resource").map(e => e.name),
 };
 document.title = JSON.stringify(found);

@@ -1,5 +1,6 @@
 """The command report: one page, of one corpus or two, the same each time."""
 
+import json
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from tests.cli.commands import run
 from tests.corpora import random_rows, write_corpus
 from tests.runs import packed_rows
 from tokenyard.errors import ConfigError, StorageError
+from tokenyard.storage.objects import open_objects
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +72,17 @@ def test_a_page_that_can_not_be_written_is_an_error(home):
         run("report", home / "packed", "-o", home / "nowhere" / "page.html")
     with pytest.raises(StorageError, match="can't write"):
         run("report", home / "packed", "-o", home)
+
+
+def test_a_corpus_at_a_url_is_looked_into(home):
+    url = "memory://looking/packed"
+    objects = open_objects(url)
+    for file in (home / "packed").rglob("*"):
+        if file.is_file():
+            objects.put(file.relative_to(home / "packed").as_posix(), file.read_bytes())
+    there, here = (json.loads(run("info", path, "--full", "--json")) for path in (url, home / "packed"))
+    assert {k: v for k, v in there.items() if k != "path"} == {k: v for k, v in here.items() if k != "path"}
+    assert run("peek", url, "--row", "0:40") == run("peek", home / "packed", "--row", "0:40")
+    page = report(home, url, home / "packed")
+    assert "The content digests are equal: all rows are the same." in page
+    assert 'id="order"' in page

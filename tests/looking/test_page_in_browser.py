@@ -5,8 +5,10 @@ import struct
 import pytest
 
 from tests.browser import browse, chromium, in_frame, measured, with_measure
-from tests.looking.corpora import made_page
+from tests.looking.corpora import hostile, made_page
 from tests.looking.test_page import ORDER
+from tokenyard.looking.contents import LookSettings, look_into
+from tokenyard.looking.page import corpus_page
 
 __all__ = ["browse", "chromium"]  # fixtures
 
@@ -31,6 +33,13 @@ def test_colors_are_those_that_the_system_prefers(browse, tmp_path, scheme, grou
     found = measured(browse(with_measure(page), f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom"))
     assert found["ground"] == ground
     assert found["resources"] == []
+
+
+def test_tokens_of_every_kind_stand_in_their_lines(browse, tmp_path):
+    found = look_into(hostile(tmp_path / "c"), "c", LookSettings(), None)
+    shown = measured(browse(with_measure(corpus_page([found], command="")), "--dump-dom"))
+    assert (len(shown["tokens"]), shown["displaced"]) == (6, 0)
+    assert 0 < min(shown["tokens"]) <= max(shown["tokens"]) < 40
 
 
 def test_the_page_is_painted(browse, tmp_path):

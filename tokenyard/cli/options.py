@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from tokenyard.looking.decoding import Decoder
 
-Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder, a file, or a file:// URL.")]
+Source = Annotated[str, typer.Argument(metavar="PATH", help="A corpus: a folder, a file, or a URL.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Read = Annotated[
     list[str] | None,

@@ -49,5 +49,5 @@ def _part(part: Part) -> str:
 
 def _cell(number: int, cell: Cell) -> str:
     classes = ["t", "ab"[number % 2]]
-    classes += [name for name, holds in (("mark", cell.is_special), ("masked", cell.is_masked)) if holds]
+    classes += [name for name, holds in (("special", cell.is_special), ("masked", cell.is_masked)) if holds]
     return element("span", text(cell.text), class_=" ".join(classes), title=" ".join(map(str, cell.ids)))
