@@ -19,7 +19,6 @@ from tokenyard.datasets.order import (
     key,
     pages,
     perm,
-    permutation,
     place,
     resolve,
     splitmix,
@@ -28,6 +27,7 @@ from tokenyard.datasets.order import (
 )
 from tokenyard.datasets.order import order as order_module
 from tokenyard.errors import ConfigError, TokenyardError
+from tokenyard.permutation import keyed
 from tokenyard.permutation.keyed import perm_inverse, perm_inverses
 from tokenyard.permutation.table_cache import TABLES, TableCache
 
@@ -50,7 +50,7 @@ def global_order(seed: int) -> Order:
 @pytest.fixture(params=[4, 2**20], ids=["networks", "tables"])
 def table_limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Small sizes take either way of permuting: by tables, or by Feistel networks with pages of a few samples."""
-    monkeypatch.setattr(permutation, "TABLE_LIMIT", request.param)
+    monkeypatch.setattr(keyed, "TABLE_LIMIT", request.param)
     monkeypatch.setattr(pages, "TABLE_LIMIT", request.param)
     monkeypatch.setattr(pages, "_PAGE_SIZE", 8)
     order_module._placement.cache_clear()
