@@ -20,11 +20,14 @@ from tests.converters.ray_cluster import Cluster, running_cluster, until
 from tests.corpora import random_rows, write_corpus
 from tests.real_data import gpt2_json
 from tokenyard.converters.convert import convert, plan_convert
+from tokenyard.converters.filter_rows import filter_rows
+from tokenyard.converters.merge import merge
 from tokenyard.converters.on_ray import tasks as on_ray
 from tokenyard.converters.on_ray.worker import check_versions
 from tokenyard.converters.pack import pack, plan_pack
 from tokenyard.converters.run import run_part
 from tokenyard.converters.sight import local_sight
+from tokenyard.converters.split import split, split_part
 from tokenyard.converters.tokenize import plan_tokenize, tokenize
 from tokenyard.converters.workers import Workers
 from tokenyard.corpus import open_corpus
@@ -99,6 +102,23 @@ def test_local_processes_a_cluster_and_single_tasks_write_the_same_bytes(
     assert local.digest == spread.digest == parts.digest
     assert contents(tmp_path / "local") == contents(tmp_path / "spread") == contents(tmp_path / "parts")
     assert not (tmp_path / "spread/.tokenyard/tmp").exists()
+
+
+def test_rows_shuffled_split_merged_and_filtered_are_the_same_from_a_cluster(
+    tmp_path: Path, cluster: Cluster, source: Path
+) -> None:
+    on_cluster: dict[str, Any] = {"executor": "ray", "address": cluster.address}
+    hows: list[tuple[str, dict[str, Any]]] = [("local", {}), ("spread", on_cluster)]
+    for place, how in hows:
+        convert(source, tmp_path / place / "shuffled", to="mds", shuffle=3, **SHARDS, **how)
+        split(source, tmp_path / place / "split", parts={"test": 0.1}, **SHARDS, **how)
+        merge([source, tmp_path / "local/split/test"], tmp_path / place / "merged", **SHARDS, **how)
+        filter_rows(source, tmp_path / place / "filtered", min_tokens=3, **SHARDS, **how)
+    split_part(source, tmp_path / "part", (1, 1), parts={"test": 0.1}, **SHARDS, **on_cluster)
+    split(source, tmp_path / "part", parts={"test": 0.1}, finish=True, **SHARDS)
+    for name in ("shuffled", "split/train", "split/test", "merged", "filtered"):
+        assert contents(tmp_path / "local" / name) == contents(tmp_path / "spread" / name)
+    assert contents(tmp_path / "part") == contents(tmp_path / "local/split")
 
 
 def test_parts_of_a_job_run_on_the_cluster_too(

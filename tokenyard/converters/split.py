@@ -159,7 +159,16 @@ def split_part(
     jobs = _jobs(source, found, dst)
     done = _all_done(jobs, dst, overwrite)
     reports = [
-        run_part(job, _place(dst, name), part, num_workers=num_workers, overwrite=overwrite, on_progress=on_progress)
+        run_part(
+            job,
+            _place(dst, name),
+            part,
+            num_workers=num_workers,
+            executor=executor,
+            address=address,
+            overwrite=overwrite,
+            on_progress=on_progress,
+        )
         for name, job in jobs.items()
         if name not in done
     ]
