@@ -206,6 +206,15 @@ class OrderConfig(Section):
         return self
 
 
+class CacheConfig(Section):
+    """A folder on a local disk through which corpora at URLs are read, shared by all ranks and workers of a node."""
+
+    bytes: Count
+    """The most that it holds. What fits is fetched once; of larger corpora, what is needed next."""
+    path: str | None = None
+    """The folder, on a local disk; `streaming` in the user's cache (TOKENYARD_CACHE) when not given."""
+
+
 class LoaderConfig(Section):
     """How batches are brought to the model; nothing here changes what is in them."""
 
@@ -225,6 +234,8 @@ class LoaderConfig(Section):
     """How worker processes are started; as Python does when not given."""
     cache_bytes: Annotated[int, Field(ge=0)] = 1 << 30
     """Bytes of decoded data kept in memory, in each process that reads; compressed formats only."""
+    cache: CacheConfig | None = None
+    """Where corpora at URLs are kept while they are trained on. Without it each range is fetched when it is read."""
 
     @model_validator(mode="after")
     def _workers_to_set_up(self) -> Self:

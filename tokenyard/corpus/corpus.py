@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tokenyard.corpus.fetching import Grain, Needed, grain_of, needed_for
 from tokenyard.corpus.gather import Gatherer
 from tokenyard.corpus.read_ahead import ReadAhead
 from tokenyard.corpus.shards import OpenShards
@@ -23,7 +24,8 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.manifest import Layout, Manifest
 from tokenyard.rows import Array, Offsets, RowBatch
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder, ObjectPath, checksum
+from tokenyard.storage import Bucket, Folder, ObjectPath, checksum
+from tokenyard.storage.cache import DiskCache, FolderCache
 
 #: Tokens in a batch that ``batches`` yields, unless told otherwise, or one row alone has more.
 BATCH_TOKENS = 1 << 20
@@ -140,6 +142,18 @@ class Corpus:
         """
         self._check_process()
         self._shards.open(shard)
+
+    def read_through(self, disk: DiskCache) -> None:
+        """Read the shards through a cache from now on, where they lie at a URL; nothing changes where they don't.
+
+        The cache knows them by their checksums; what has none, by its URL and etag.
+        """
+        if not isinstance(self.folder, Bucket):
+            return
+        folder, files = self.folder, [file for shard in self.manifest.shards for file in shard.files]
+        by = [(f.name, f.bytes, f.checksum or f"{folder.url} {folder.modified(f.name)}") for f in files]
+        folder.read_through(FolderCache(disk, checksum(repr(by).encode())))
+        self._reset()
 
     # ---- rows ----
 
@@ -303,6 +317,15 @@ class Corpus:
         """What one thread may ask the system for, of the token stream, before it is read."""
         self._check_process()
         return ReadAhead(self._shards)
+
+    def needed_for(self, start: int, stop: int, unit: str, fields: Sequence[str]) -> Iterator[Needed]:
+        """What is read of files for positions start .. stop, in "rows" or in "tokens"; see ``fetching``."""
+        self._check_process()
+        return needed_for(self._shards, start, stop, unit, fields)
+
+    def grain(self) -> Grain:
+        """How its shards come from where they lie; as the first one does, which is opened. Raises DataError."""
+        return grain_of(self._reader(0)) if self.manifest.shards else Grain(in_ranges=True, num_blocks=1)
 
     # ---- its own ----
 

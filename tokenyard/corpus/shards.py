@@ -126,6 +126,7 @@ def open_shard(
         for file in shard.files:
             folder.check_size(file.name, file.bytes)
     _check_arrays(index, where)
+    folder = folder.knowing({file.name: index.cells(i) for i, file in enumerate(shard.files)})
     try:
         reader = format.open_shard(folder, shard, index, schema)
     except KeyError as e:
@@ -172,7 +173,7 @@ def read_index(folder: Folder, file: FileInfo, shard_bytes: int) -> ShardIndex:
     if folder.read_mode == "mmap" and file.bytes >= _MAPPED_INDEX_BYTES:
         data = folder.map(file.name)
     else:
-        data = folder.read(file.name)
+        data = folder.read_listed(file)
     if len(data) != file.bytes or (file.checksum is not None and checksum(data) != file.checksum):
         raise DataError(f"{where}: not the row index that the manifest names; rebuild it with 'tokenyard index'")
     return ShardIndex.from_bytes(data, where, most_even(shard_bytes))

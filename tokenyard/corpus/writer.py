@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -94,11 +95,12 @@ class ShardRoller:
         tokens = sum(b.num_tokens for b in self._pending)
         with self._folder.synced_together():
             written = self._format.write_shard(self._folder, stem, self._pending, self._schema, self._options)
-            index = self._folder.write(
-                index_name(stem), written.index.to_bytes(most_even(sum(f.bytes for f in written.files)))
-            )
+            index = written.index.with_cells(written.files)
+            most = most_even(sum(f.bytes for f in written.files))
+            index_file = self._folder.write(index_name(stem), index.to_bytes(most))
+        files = tuple(replace(file, cells=None) for file in written.files)
         self.shards.append(
-            ShardInfo(files=written.files, num_rows=rows, num_tokens=tokens, index=index, meta=written.meta)
+            ShardInfo(files=files, num_rows=rows, num_tokens=tokens, index=index_file, meta=written.meta)
         )
         self._pending, self._pending_bytes = [], 0
 

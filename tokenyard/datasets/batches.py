@@ -82,9 +82,11 @@ class Batches(Protocol):
         rank: this rank.
         world_size: data-parallel ranks.
         pads: whether a micro-batch may have padding.
+        first_id: gives the number in the dataset of a source's first sample.
     """
 
     plan: Plan
+    first_id: FirstId
     rank: int
     world_size: int
     pads: bool
@@ -150,6 +152,7 @@ class FixedBatches:
         self.rank, self.world_size = context.rank, context.world_size
         self.micro_batch_size = micro_batch_size
         self._context = context
+        self.first_id = context.first_id
         self._group: tuple[int, Draws] | None = None
         self.pads = any(segment.last_batch == "pad" for segment in plan.segments)
         self._partition(plan.segments[-1])

@@ -58,6 +58,7 @@ class BudgetBatches:
         self.pads = any(segment.last_batch == "pad" for segment in plan.segments)
         self._own = budget.of_rank(self.rank, self.world_size)
         self._context = context
+        self.first_id = context.first_id
         self._since, now = since or Mark.first(), now or Mark.first()
         # Steps that are known, ascending; of epochs that follow one another, one each.
         self._marks = [self._since]

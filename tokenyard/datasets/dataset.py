@@ -153,6 +153,15 @@ class TokenDataset(Dataset[dict[str, Tensor]]):
             raise ConfigError(f"expected one corpus, found {len(self.corpora)}; see `corpora` of {self!r}")
         return self.corpora[0]
 
+    def list_fields(self, corpus: Corpus) -> list[str]:
+        """Return the list fields of a corpus that batches are made of, beside its tokens."""
+        fields = [LOSS_MASK] if self._has_loss_mask else []
+        if corpus.layout.lengths_field is not None and (
+            self._boundaries or self._mask_boundaries or self.mode == "rows"
+        ):
+            fields.append(corpus.layout.lengths_field)
+        return [field for field in fields if field in corpus.schema.fields]
+
     def num_samples_of(self, source: int) -> int:
         """Return the samples of a source by its number; a dataset of one corpus has source 0. Raises IndexError."""
         self._check_source(source)

@@ -64,6 +64,19 @@ def find_rank(
     return rank, world_size
 
 
+def ranks_of_node(rank: int, world_size: int, environ: Mapping[str, str] = os.environ) -> range:
+    """Return the ranks that run on this machine, as torchrun tells by LOCAL_RANK and LOCAL_WORLD_SIZE.
+
+    Where it doesn't, or ranks are counted in another way than it does, this one alone is known to.
+    """
+    local_rank, local_size = _number(environ, "LOCAL_RANK"), _number(environ, "LOCAL_WORLD_SIZE")
+    is_told = (_number(environ, "RANK"), _number(environ, "WORLD_SIZE")) == (rank, world_size)
+    if local_rank is None or local_size is None or not is_told or not 0 <= local_rank < local_size:
+        return range(rank, rank + 1)
+    first = max(0, rank - local_rank)
+    return range(first, min(world_size, first + local_size))
+
+
 def _place_in(mesh: "DeviceMesh") -> tuple[int, int]:
     names, shape = mesh.mesh_dim_names or (), tuple(mesh.shape)
     refused = [name for name in names if not _is_data_parallel(name, alone=len(shape) == 1)]

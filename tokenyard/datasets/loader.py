@@ -11,18 +11,24 @@ import torch
 from torch import Tensor
 
 from tokenyard.config import LoaderConfig, TrainConfig, load_config
+from tokenyard.datasets.batches import Batches
 from tokenyard.datasets.dataset import TokenDataset
-from tokenyard.datasets.environment import find_rank
+from tokenyard.datasets.environment import find_rank, ranks_of_node
 from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.opening import open_dataset
 from tokenyard.datasets.planning import make_batches
 from tokenyard.datasets.prefetch import in_order
 from tokenyard.datasets.read_ahead import looking_ahead
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
+from tokenyard.datasets.streaming.smallest import check_cache
+from tokenyard.datasets.streaming.stream import Stream
+from tokenyard.datasets.streaming.tiles import cache_of
+from tokenyard.datasets.streaming.uses import NodeRank
 from tokenyard.datasets.transforms import Transform, check_sendable
 from tokenyard.datasets.watching import Given, Watcher
 from tokenyard.datasets.worker_processes import WorkerProcesses
 from tokenyard.stages import measured
+from tokenyard.storage.cache import Counts
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -64,6 +70,8 @@ class TokenLoader:
         self._prefetch_factor = settings.prefetch_factor or _PREFETCH_FACTOR
         self.pins_memory = _pins_memory(settings)
         self._watcher: Watcher | None = None
+        cache = cache_of(dataset)
+        self._stream = None if cache is None else Stream(dataset, sampler, cache)
         self._workers: WorkerProcesses | None = None
         if settings.num_workers:
             self._workers = WorkerProcesses(
@@ -74,7 +82,16 @@ class TokenLoader:
                 pin_memory=self.pins_memory,
                 persistent_workers=settings.persistent_workers,
                 multiprocessing_context=settings.multiprocessing_context,
+                fetched=None if self._stream is None else self._stream.fetched,
             )
+
+    @property
+    def cache_counts(self) -> Counts | None:
+        """What was fetched, read from the cache and waited for since the loader was made, by this rank and its workers.
+
+        None where no corpus is read through a cache.
+        """
+        return None if self._stream is None else self._stream.counts
 
     @property
     def micro_batches_per_step(self) -> int:
@@ -183,12 +200,16 @@ class TokenLoader:
             requests = self.sampler.requests(run)
             if self._num_threads:
                 requests = looking_ahead(requests, self.dataset)
+            if self._stream is not None:
+                requests = self._stream.fetched(run, requests)
             batches = in_order(lambda r: self._load(run, r), requests, self._num_threads, ahead)
         with closing(batches):  # what works ahead ends at an error too, whose traceback would hold it
             for request, batch in batches:
                 if isinstance(batch, Failure):
                     raise batch.noted(request.note(run)) from None
                 self.sampler.given_out(run, request)
+                if self._stream is not None and request.step_done:
+                    self._stream.given_out()
                 yield request, batch
                 del batch  # while the next one is waited for, only the caller holds it
 
@@ -252,7 +273,17 @@ def build_dataloader(
         check_sendable(transform, settings.loader.multiprocessing_context)
     dataset = open_dataset(settings, transform)
     batches = make_batches(settings, dataset, rank, world_size)
+    if (cache := cache_of(dataset)) is not None:
+        ranks = [NodeRank(other, world_size) for other in ranks_of_node(rank, world_size)]
+        check_cache(cache.max_bytes, dataset, batches, ranks, _steps_ahead(settings.loader, batches))
     return TokenLoader(dataset, RankSampler(batches), settings.loader, of_mesh=mesh is not None)
+
+
+def _steps_ahead(settings: LoaderConfig, batches: Batches) -> int:
+    """Return in how many steps micro-batches may lie that are read at the same time."""
+    readers = settings.num_workers or settings.num_threads
+    read_ahead = 1 + readers * (settings.prefetch_factor or _PREFETCH_FACTOR)
+    return 1 + -(-read_ahead // batches.num_micro_batches(0, 1))
 
 
 def _pins_memory(settings: LoaderConfig) -> bool:

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import weakref
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +31,12 @@ Taken = tuple[int, MicroBatch, bool, bool]
 _SOCKET_PATH_BYTES = 107
 
 
+#: Gives the requests of an epoch, each when what it reads is there.
+Fetched = Callable[[EpochRun, Iterator[Request]], Iterator[Request]]
+
+
 class WorkerProcesses:
-    """Epochs of a rank, read by worker processes.
+    """Epochs of a rank, read by worker processes. With ``fetched``, they get what that has brought first.
 
     With `persistent_workers` one set of processes serves all epochs, one at a time: beginning another epoch ends the
     one before it, whose iterator then raises ConfigError.
@@ -48,9 +52,10 @@ class WorkerProcesses:
         pin_memory: bool,
         persistent_workers: bool,
         multiprocessing_context: str | None,
+        fetched: Fetched | None = None,
     ) -> None:
         _check_temporary_folder()
-        self._requests = _Requests(sampler)
+        self._requests = _Requests(sampler, fetched)
         self._persistent = persistent_workers
         self._pin_memory = pin_memory
         self.watcher: Watcher | None = None
@@ -98,6 +103,7 @@ class WorkerProcesses:
             if self._requests.failed is not None:
                 raise self._requests.failed
         finally:
+            self._requests.close()
             if not self._persistent:
                 _end(batches)
 
@@ -151,8 +157,10 @@ class _Requests:
     What the sampler raises ends the epoch and is kept in `failed`: torch fetches ahead, and would raise it too early.
     """
 
-    def __init__(self, sampler: RankSampler) -> None:
+    def __init__(self, sampler: RankSampler, fetched: Fetched | None) -> None:
         self._sampler = sampler
+        self._fetched = fetched
+        self._coming: Iterator[Request] = iter(())
         self.run: EpochRun | None = None
         self.is_measured = False
         self.epoch = 0
@@ -162,13 +170,21 @@ class _Requests:
     def __len__(self) -> int:
         return len(self._sampler)
 
+    def close(self) -> None:
+        """End what brings the requests of the epoch."""
+        if isinstance(self._coming, Generator):
+            self._coming.close()
+
     def __iter__(self) -> Iterator[Taken]:
         run, epoch, sent, is_measured = self.run, self.epoch, self.sent, self.is_measured
         self.failed = None
         if run is None:
             return
+        requests = self._coming = self._sampler.requests(run)
+        if self._fetched is not None:
+            requests = self._coming = self._fetched(run, requests)
         try:
-            for request in self._sampler.requests(run):
+            for request in requests:
                 sent.append(request)
                 yield epoch, request.micro_batch, request.with_mask, is_measured
         except Exception as e:  # noqa: BLE001  # raised by `epoch`, when all before it were given out

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -20,7 +20,7 @@ from tokenyard.formats.index import ShardIndex
 from tokenyard.manifest import FileInfo, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch
 from tokenyard.schema import Schema
-from tokenyard.storage import Folder
+from tokenyard.storage import Folder, RawFile
 
 
 class FormatOptions(BaseModel):
@@ -110,6 +110,14 @@ class ShardSource:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Span(NamedTuple):
+    """Bytes start .. stop of a file."""
+
+    file: RawFile
+    start: int
+    stop: int
+
+
 class ShardReader(ABC):
     """Random access to one shard.
 
@@ -119,6 +127,8 @@ class ShardReader(ABC):
     """
 
     mapped: bool = False
+    #: Whether storage blocks are ranges of raw files, of which neighbours can be fetched at once.
+    in_ranges: bool = False
 
     def __init__(self, where: str, index: ShardIndex, block_rows: Offsets | None = None) -> None:
         self.where = where
@@ -131,6 +141,20 @@ class ShardReader(ABC):
 
         Decodes when the block is not raw; the caller caches. Raises DataError that names shard and row.
         """
+
+    def spans(self, first: int, last: int, fields: Sequence[str]) -> list[Span]:
+        """What is read of files for the extent tables of storage blocks ``first`` .. ``last``, the last one included.
+
+        ``fields``: the tokens, or list fields of numbers.
+
+        Nothing where a format doesn't say; then nothing of it is fetched before it is read.
+        """
+        del first, last, fields
+        return []
+
+    def head_spans(self) -> list[Span]:
+        """What is read of files, beside the row index, before the first storage block."""
+        return []
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> RowBatch:

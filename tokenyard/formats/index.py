@@ -2,26 +2,30 @@
 
 ``offsets`` (int64[rows + 1], cumulative tokens) is always there; formats add what they need, such as ``starts``, the
 byte where each row's tokens begin. An array that grows evenly is kept as two numbers, so a shard of packed rows has an
-index of a few hundred bytes. On disk: the line ``TYINDEX1``, a line of JSON, then the other arrays as little-endian
-u64. Blanks end the JSON, so that the arrays begin at a multiple of 8: numpy searches one that doesn't only in a copy.
+index of a few hundred bytes, and 8 more for each 64 KiB of its files, for their checksums. On disk: the line
+``TYINDEX1``, a line of JSON, then the other arrays as little-endian u64. Blanks end the JSON, so that the arrays begin
+at a multiple of 8: numpy searches one that doesn't only in a copy.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError
+from tokenyard.manifest import FileInfo
 from tokenyard.rows import Offsets
 
 _MAGIC = b"TYINDEX1\n"
 #: Bytes of an index within which its JSON ends.
 _MAX_HEAD = 1 << 24
+#: Arrays of checksums (``storage/cells.py``), with the number of the file in the shard behind it.
+_CELLS = "cells:"
 
 
 def most_even(num_bytes: int) -> int:
@@ -52,6 +56,15 @@ class ShardIndex:
     def num_tokens(self) -> int:
         """Tokens in the shard."""
         return int(self.offsets[-1])
+
+    def with_cells(self, files: Sequence[FileInfo]) -> ShardIndex:
+        """The same index, with the checksums of the cells of the shard's files, as far as they are known."""
+        cells = {f"{_CELLS}{i}": file.cells for i, file in enumerate(files) if file.cells is not None}
+        return replace(self, arrays={**self.arrays, **cells})
+
+    def cells(self, file: int) -> Offsets | None:
+        """int64[cells]: the checksums of the cells of one of the shard's files, if the writer has kept them."""
+        return self.arrays.get(f"{_CELLS}{file}")
 
     @property
     def memory_bytes(self) -> int:

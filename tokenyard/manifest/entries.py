@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tokenyard.errors import DataError
 
 #: Names that are plain at a glance; any other is looked at part by part.
@@ -18,11 +21,16 @@ _MAX_NAME, _MAX_PATH = 255, 4095
 
 @dataclass(frozen=True, kw_only=True)
 class FileInfo:
-    """One file of a corpus: name relative to its folder, size in bytes, ``blake3:<hex>`` checksum (None: not known)."""
+    """One file of a corpus: name relative to its folder, size in bytes, ``blake3:<hex>`` checksum (None: not known).
+
+    ``cells``: int64, the checksums of its cells, for a file that was just written; they are kept in the row index of
+    its shard and nowhere else.
+    """
 
     name: str
     bytes: int
     checksum: str | None = None
+    cells: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

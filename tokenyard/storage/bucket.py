@@ -8,6 +8,7 @@ and etag) comes with the first of its bytes; a file that changes afterwards is a
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import blake3
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenyard.errors import DataError, StorageError
-from tokenyard.manifest import HOME, check_name
+from tokenyard.manifest import HOME, FileInfo, check_name
+from tokenyard.storage.cache import CachedFile, FolderCache
+from tokenyard.storage.cells import Cells
 from tokenyard.storage.folder import Folder, natural_order
 from tokenyard.storage.object_file import ObjectFile
 from tokenyard.storage.object_path import ObjectPath
@@ -30,7 +33,7 @@ class Bucket(Folder):
 
     asks_cheaply = False
 
-    def __init__(self, url: str, objects: Objects | None = None) -> None:
+    def __init__(self, url: str, objects: Objects | None = None, cache: FolderCache | None = None) -> None:
         self.objects = open_objects(url) if objects is None else objects
         self.url = self.objects.url
         self.path = ObjectPath(self)  # type: ignore[assignment]  # what is local asks for a path, and isn't used here
@@ -38,13 +41,17 @@ class Bucket(Folder):
         self._listed: dict[str, ObjectInfo] = {}
         self._etags: dict[str, str | None] = {}
         self._voucher: ObjectInfo | None = None
+        self._cells: Mapping[str, Cells | None] = {}
+        # Sizes that manifests promise, and that are checked as bytes come.
+        self._promised: dict[str, int] = {}
+        self.read_through(cache)
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"objects": self.objects, "listed": self._listed, "voucher": self._voucher}
+        return {"objects": self.objects, "listed": self._listed, "voucher": self._voucher, "cache": self.cache}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__("", state["objects"])  # type: ignore[misc]  # opens anew where it arrives
+        self.__init__("", state["objects"], state["cache"])  # type: ignore[misc]  # opens anew where it arrives
         self._listed, self._voucher = state["listed"], state["voucher"]
 
     def __repr__(self) -> str:
@@ -72,7 +79,9 @@ class Bucket(Folder):
         return self.objects.head(name) is not None
 
     def size(self, name: str) -> int:
-        """Bytes of an object. Raises StorageError when it is missing."""
+        """Bytes of an object. Raises StorageError when it is missing; with a cache, that is seen as it is read."""
+        if self.cache is not None and (promised := self._promised.get(name)) is not None:
+            return promised
         return self._info(name).bytes
 
     def modified(self, name: str) -> int | str:
@@ -94,6 +103,8 @@ class Bucket(Folder):
     def read(self, name: str, max_bytes: int = -1) -> bytes:
         """All bytes of an object, or its first ``max_bytes``."""
         check_name(name)
+        if self.cache is not None and max_bytes >= 0 and (promised := self._promised.get(name)) is not None:
+            return self.raw(name, promised).read(0, min(max_bytes, promised)).tobytes()
         if max_bytes < 0:
             return self._get(name, 0, None)[0].tobytes()
         if (size := self.size(name)) == 0:
@@ -117,9 +128,32 @@ class Bucket(Folder):
         size = self.size(name) if expected_bytes is None else expected_bytes
         return self.raw(name, size).read(0, size)
 
-    def raw(self, name: str, expected_bytes: int) -> RemoteFile:  # type: ignore[override]  # offers the same
-        """An object to be read by ranges; nothing is asked yet."""
-        return RemoteFile(self, name, expected_bytes)
+    def raw(self, name: str, expected_bytes: int) -> RemoteFile | CachedFile:  # type: ignore[override]  # offers the same
+        """An object to be read by ranges, through the cache where there is one; nothing is asked yet."""
+        file = RemoteFile(self, name, expected_bytes)
+        self._promised[name] = expected_bytes
+        if self.cache is None:
+            return file
+        return self.cache.file(name, file.path, expected_bytes, file.read, self._cells.get(name))
+
+    def read_listed(self, file: FileInfo) -> bytes:
+        """All bytes of a small object that a manifest names; those of the cache, where there is one."""
+        if self.cache is None:
+            return self.read(file.name)
+        return self.cache.whole(file, self.at(file.name), lambda: self.read(file.name))
+
+    def read_through(self, cache: FolderCache | None) -> None:
+        """From now on, read shards and row indexes through a cache."""
+        self.cache = cache
+        self.range_bytes = None if cache is None else cache.range_bytes
+
+    def knowing(self, cells: Mapping[str, Cells | None]) -> Bucket:
+        """The same bucket, told the checksums of the cells of some files, by which a cache checks what it fetches."""
+        if self.cache is None:
+            return self
+        other = object.__new__(Bucket)
+        other.__dict__ = {**self.__dict__, "_cells": cells}
+        return other
 
     def open(self, name: str) -> ObjectFile:
         """An object as a file. Raises StorageError when there is none."""
@@ -154,6 +188,7 @@ class RemoteFile:
     """An object of ``num_bytes``, read by ranges, each new memory. Safe in several threads."""
 
     mapped = False
+    range_bytes: int | None = None
 
     def __init__(self, bucket: Bucket, name: str, num_bytes: int) -> None:
         self.path = bucket.at(name)

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import blake3
 import numpy as np
@@ -21,12 +21,16 @@ from numpy.typing import NDArray
 
 from tokenyard.errors import DataError, StorageError, TokenyardError
 from tokenyard.manifest import HOME, FileInfo, check_name
+from tokenyard.storage.cells import CellHasher, Cells
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.lines import LineFile, Lines
 from tokenyard.storage.raw_file import RawFile, ReadMode, map_whole
 from tokenyard.storage.regular import open_regular
 from tokenyard.storage.syncing import Unsynced, sync_folder
 from tokenyard.storage.writeback import begin_writeback
+
+if TYPE_CHECKING:
+    from tokenyard.storage.cache import FolderCache
 
 _TEMP = f"{HOME}/tmp"
 _WRITE_BYTES = 1 << 20
@@ -42,6 +46,11 @@ class Folder:
 
     #: Whether it costs next to nothing to ask whether a file is there, and how large it is.
     asks_cheaply = True
+
+    #: What its files are read through; nothing on a local disk.
+    cache: FolderCache | None = None
+    #: As that of its raw files.
+    range_bytes: int | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, read: ReadMode = "mmap") -> None:
         self.path = Path(path)
@@ -130,6 +139,10 @@ class Folder:
         except OSError as e:
             raise storage_error(e, f"can't read {path}") from e
 
+    def read_listed(self, file: FileInfo) -> bytes:
+        """All bytes of a small file that a manifest names. Whoever reads it checks its checksum."""
+        return self.read(file.name)
+
     def map(self, name: str, expected_bytes: int | None = None) -> NDArray[np.uint8]:
         """A file as a read-only uint8 array over a memory map.
 
@@ -148,6 +161,11 @@ class Folder:
     def raw(self, name: str, expected_bytes: int) -> RawFile:
         """A file to be read by ranges, in the folder's mode; nothing is opened yet."""
         return RawFile(self.at(name), expected_bytes, self.read_mode)
+
+    def knowing(self, cells: Mapping[str, Cells | None]) -> Folder:
+        """The folder, told the checksums of the cells of some files, by name; one of a local disk needs none."""
+        del cells
+        return self
 
     @contextmanager
     def publish(self, name: str) -> Iterator[PublishedFile]:
@@ -254,6 +272,7 @@ class PublishedFile:
         self._name = name
         self._hurry = hurry
         self._hash = blake3.blake3()
+        self._cells = CellHasher()
         self._bytes = 0
         #: How far the system was told to write to the disk.
         self._begun = 0
@@ -270,6 +289,7 @@ class PublishedFile:
             part = view[start : start + _WRITE_BYTES]
             self._raw.write(part)
             self._hash.update(part)
+            self._cells.update(part)
             self._bytes += len(part)
             if self._hurry and self._bytes - self._begun >= _WRITEBACK_BYTES:
                 self._begin_writeback()
@@ -295,8 +315,13 @@ class PublishedFile:
 
     @property
     def info(self) -> FileInfo:
-        """Name, size and checksum of what was written."""
-        return FileInfo(name=self._name, bytes=self._bytes, checksum=f"blake3:{self._hash.hexdigest()}")
+        """Name, size and checksums of what was written."""
+        return FileInfo(
+            name=self._name,
+            bytes=self._bytes,
+            checksum=f"blake3:{self._hash.hexdigest()}",
+            cells=self._cells.so_far(),
+        )
 
 
 def natural_order(name: str) -> tuple[tuple[str | int, ...], str]:

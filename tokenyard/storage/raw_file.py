@@ -28,7 +28,10 @@ class RawFile:
     """A file of ``num_bytes``; nothing is opened before the first read. Safe in several threads.
 
     ``mapped``: ranges are views of a map, so a range of any size costs nothing; else each is new memory.
+    ``range_bytes``: how much should be read at once; None where that is left to formats.
     """
+
+    range_bytes: int | None = None
 
     def __init__(self, path: Path, num_bytes: int, mode: ReadMode) -> None:
         self.path = path

@@ -105,9 +105,13 @@ class Mds(Format):
         if shard.meta.get("compression"):
             promised_text(shard.meta, "compression", LEVELS, where)
             promised_size(shard.meta, "raw_bytes", MAX_SHARD_BYTES, where)
-            return RunsReader(where, index, schema, decode=partial(_decode, folder, file, shard.meta, index, schema))
+            packed = folder.raw(file.name, file.bytes)
+            decode = partial(_decode, folder, file, shard.meta, index, schema)
+            return RunsReader(where, index, schema, packed=packed, decode=decode)
         raw = folder.raw(file.name, file.bytes)
-        return RunsReader(where, index, schema, raw=raw, check=partial(_check_raw, index, schema, where))
+        table = mds_decode.table_bytes(index.num_rows)
+        check = partial(_check_raw, index, schema, where)
+        return RunsReader(where, index, schema, raw=raw, check=check, check_bytes=table)
 
     def is_index(self, data: bytes, where: str) -> bool:
         """Whether StreamingDataset would take it for its index."""

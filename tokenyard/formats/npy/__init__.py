@@ -27,12 +27,13 @@ from tokenyard.formats.base import (
     ReadOptions,
     ShardReader,
     ShardSource,
+    Span,
     Split,
     WrittenShard,
 )
 from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
-from tokenyard.formats.npy.file import check_header, read_file_header
+from tokenyard.formats.npy.file import HEAD_BYTES, check_header, read_file_header
 from tokenyard.formats.npy.header import FILE_HEADER_BYTES, write_header
 from tokenyard.formats.npy.megatron import document_offsets, index_beside, token_dtype
 from tokenyard.formats.shared.blocks import cut_ranges
@@ -142,7 +143,9 @@ class _Reader(ShardReader):
         # Columns of a Fortran array hold tokens of every row, so it is read as a whole.
         in_ranges = folder.read_mode == "pread" and not index.meta.get("fortran_order")
         size = np.dtype(index.meta.get("dtype", schema.token_dtype)).itemsize
-        super().__init__(where, index, cut_ranges(index.offsets[:-1] * size) if in_ranges else None)
+        ranges = cut_ranges(index.offsets[:-1] * size, folder.range_bytes) if in_ranges else None
+        super().__init__(where, index, ranges)
+        self.in_ranges = in_ranges
         if len(shard.files) != 1 + len(schema.fields) + bool(index.meta.get("documents")):
             raise DataError(f"{self.where}: {len(shard.files)} files for tokens and {len(schema.fields)} fields")
         self.mapped = folder.read_mode == "mmap" and not index.meta.get("fortran_order")
@@ -166,6 +169,30 @@ class _Reader(ShardReader):
         low, high = data_start + int(offsets[0]) * dtype.itemsize, data_start + int(offsets[-1]) * dtype.itemsize
         buffer = file.read(low, high)
         return Extents(buffer=buffer, starts=starts - low, lengths=lengths, dtype=dtype, mapped=file.mapped)
+
+    def spans(self, first: int, last: int, fields: Sequence[str]) -> list[Span]:
+        begin, end = int(self.block_rows[first]), int(self.block_rows[last + 1])
+        found = []
+        for field in fields:
+            file, meta = self._raw(field), self.index.meta if field == "tokens" else {}
+            # As the header will say, or the file is refused.
+            dtype = np.dtype(self._schema.token_dtype) if field == "tokens" else self._schema.fields[field].dtype
+            size = np.dtype(meta.get("dtype", dtype)).itemsize
+            if meta.get("fortran_order"):
+                found.append(Span(file, 0, file.num_bytes))
+                continue
+            offsets = self._array("offsets" if field == "tokens" else f"field:{field}:offsets")
+            data_start = int(meta.get("data_start", FILE_HEADER_BYTES))
+            low, high = (data_start + int(offsets[row]) * size for row in (begin, end))
+            found.append(Span(file, min(low, file.num_bytes), min(high, file.num_bytes)))
+        return [span for span in found if span.start < span.stop]
+
+    def head_spans(self) -> list[Span]:
+        """The header, where it has to be read."""
+        if self.index.meta:
+            return []
+        file = self._raw("tokens")
+        return [Span(file, 0, min(HEAD_BYTES, file.num_bytes))]
 
     def rows(self, start: int, stop: int) -> RowBatch:
         offsets = self.index.offsets[start : stop + 1]
@@ -225,11 +252,14 @@ class _Reader(ShardReader):
 
     def _open(self, field: str) -> tuple[RawFile, int, np.dtype[Any]]:
         if field not in self._files:
-            file = self._file_of[field]
+            file, raw = self._file_of[field], self._raw(field)
             header = self.index.meta if self.index.meta and field == "tokens" else self._own_header(field, file)
-            raw = self._folder.raw(file.name, file.bytes)
             self._files[field] = (raw, int(header["data_start"]), np.dtype(header["dtype"]))
         return self._files[field]
+
+    def _raw(self, field: str) -> RawFile:
+        file = self._file_of[field]
+        return self._folder.raw(file.name, file.bytes)
 
     def _own_header(self, field: str, file: FileInfo) -> Mapping[str, Any]:
         """The header of a file that we wrote, which must be as the manifest and the index promise."""

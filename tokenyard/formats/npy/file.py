@@ -19,7 +19,7 @@ from tokenyard.rows import Offsets
 from tokenyard.storage import Folder
 
 #: More than any header that is read.
-_HEAD_BYTES = 1 << 14
+HEAD_BYTES = 1 << 14
 #: So many rows without a token are read; more are not, in a file of fewer bytes.
 _FEW_ROWS = 1 << 20
 
@@ -30,7 +30,7 @@ def read_file_header(folder: Folder, name: str, raw: np.dtype[Any] | None = None
     ``raw`` is the dtype of a file without a header. Raises DataError.
     """
     where, size = str(folder.at(name)), folder.size(name)
-    head = folder.read(name, _HEAD_BYTES)
+    head = folder.read(name, HEAD_BYTES)
     if head.startswith(MAGIC):
         return _parsed(where, head, size)
     if size == 0 and raw is None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenyard.errors import DataError, TokenyardError
-from tokenyard.formats.base import ShardReader
+from tokenyard.formats.base import ShardReader, Span
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.parquet.footer import Chunk, RowGroup, check_declared, read_footer
@@ -36,6 +36,8 @@ from tokenyard.storage import Folder, ObjectFile, ObjectPath, storage_error
 _READ_BYTES = 1 << 20
 #: Column chunks of an object that lie no further apart are fetched at once.
 _NEAR_BYTES = 64 << 10
+#: More than most footers have.
+_TAIL_BYTES = 64 << 10
 
 
 @dataclass
@@ -83,6 +85,7 @@ class ParquetReader(ShardReader):
         else:
             self.groups, self.piece_rows = np.arange(blocks), np.diff(self.block_rows)
         self.footer = Footer()
+        self._raw = folder.raw(shard.name, shard.files[0].bytes)
 
     def extents(self, block: int, field: str = "tokens") -> Extents:
         """Decodes one column of a row group."""
@@ -107,6 +110,21 @@ class ParquetReader(ShardReader):
         self.check(block, lengths, values.dtype, field)
         starts = offsets_of(lengths)[:-1] * values.itemsize
         return Extents(buffer=values.view(np.uint8), starts=starts, lengths=lengths, dtype=values.dtype, mapped=False)
+
+    def spans(self, first: int, last: int, fields: Sequence[str]) -> list[Span]:
+        """The columns of the row groups. Reads the footer. Raises DataError, StorageError."""
+        if self.footer.groups is None:
+            self.footer.groups = read_footer(self.path, object_at(self.path))
+        known, found = self.footer.groups, []
+        names = [self.tokens if field == "tokens" else field for field in fields]
+        for group in self.groups[first : last + 1].tolist():
+            chunks = [c for name in names for c in known[group].of(name)] if 0 <= group < len(known) else []
+            found += [Span(self._raw, start, min(stop, self._raw.num_bytes)) for start, stop in _ranges(chunks)]
+        return [span for span in found if span.start < span.stop]
+
+    def head_spans(self) -> list[Span]:
+        """The footer, as far as it is likely to go."""
+        return [Span(self._raw, max(0, self._raw.num_bytes - _TAIL_BYTES), self._raw.num_bytes)]
 
     def rows(self, start: int, stop: int) -> RowBatch:
         """Decodes every column; goes on where the last call ended, so that a walk in order decodes each row once."""

@@ -50,13 +50,14 @@ def cut_blocks(sizes: Offsets, max_rows: int, max_bytes: int) -> Offsets:
     return np.array(starts, np.int64)
 
 
-def cut_ranges(starts: Offsets) -> Offsets:
+def cut_ranges(starts: Offsets, range_bytes: int | None = None) -> Offsets:
     """int64[blocks + 1]: where the blocks of a raw shard begin that is read by ranges.
 
-    ``starts``: int64[rows], the byte of the file at which each row begins.
+    ``starts``: int64[rows], the byte of the file at which each row begins. ``range_bytes``: the most that is read at
+    once; ``RANGE_BYTES`` when not given.
     """
     sizes = np.maximum(np.diff(starts, append=starts[-1:]), 0)
-    return cut_blocks(sizes, BLOCK_ROWS, RANGE_BYTES)
+    return cut_blocks(sizes, BLOCK_ROWS, range_bytes or RANGE_BYTES)
 
 
 def cut_batches(batches: Iterable[RowBatch]) -> Iterator[RowBatch]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from tokenyard.errors import DataError
-from tokenyard.formats.base import ShardReader
+from tokenyard.formats.base import ShardReader, Span
 from tokenyard.formats.extents import Extents, check_runs
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.runs import Bytes
@@ -33,7 +33,10 @@ Check = Callable[[RawFile], None]
 
 
 class RunsReader(ShardReader):
-    """See the module. A raw shard has a ``raw`` file, which may have a ``check``; ``decode`` makes bytes of others."""
+    """See the module. A raw shard has a ``raw`` file, whose first ``check_bytes`` may be read for a ``check``.
+
+    ``decode`` makes bytes of others, out of all of the ``packed`` file.
+    """
 
     def __init__(
         self,
@@ -43,15 +46,21 @@ class RunsReader(ShardReader):
         *,
         raw: RawFile | None = None,
         check: Check | None = None,
+        check_bytes: int = 0,
+        packed: RawFile | None = None,
         decode: Decode | None = None,
     ) -> None:
         check_fields(index, schema, where, placed=True)
         in_ranges = raw is not None and not raw.mapped
-        super().__init__(where, index, cut_ranges(index.arrays["starts"]) if in_ranges else None)
+        ranges = cut_ranges(index.arrays["starts"], raw.range_bytes) if raw is not None and in_ranges else None
+        super().__init__(where, index, ranges)
+        self.in_ranges = in_ranges
         self.mapped = raw is not None and raw.mapped
         self._fields = schema.fields
         self._raw = raw
+        self._packed = packed
         self._check = check
+        self._check_bytes = check_bytes
         self._decode_shard = decode
         self._decoded: weakref.ref[Bytes] | None = None
         # Of each block that somebody uses, the bytes with all that gathers ask for.
@@ -71,6 +80,21 @@ class RunsReader(ShardReader):
         if buffer is None:
             buffer = self._ranges[block] = self._read(self._raw, low, high)
         return self._table(ShardBytes(buffer, low, mapped=self._raw.mapped), field, start, stop)
+
+    def spans(self, first: int, last: int, fields: Sequence[str]) -> list[Span]:
+        """One range of the file, with all that gathers may ask for."""
+        del fields
+        if self._raw is None:
+            return [] if self._packed is None else [Span(self._packed, 0, self._packed.num_bytes)]
+        begin, end = int(self.block_rows[first]), int(self.block_rows[last + 1])
+        low, high = self._span(self._raw, self._gathered, begin, end)
+        return [Span(self._raw, low, high)] if low < high else []
+
+    def head_spans(self) -> list[Span]:
+        """What the check reads."""
+        if self._raw is None or not self._check_bytes:
+            return []
+        return [Span(self._raw, 0, min(self._check_bytes, self._raw.num_bytes))]
 
     def rows(self, start: int, stop: int) -> RowBatch:
         """Rows start .. stop; those of a mapped shard share its memory where they lie together."""

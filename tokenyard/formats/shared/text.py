@@ -19,7 +19,7 @@ import zstandard
 from pydantic import Field
 
 from tokenyard.errors import DataError, SchemaError
-from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSource, WrittenShard, options_of
+from tokenyard.formats.base import Format, FormatOptions, ShardReader, ShardSource, Span, WrittenShard, options_of
 from tokenyard.formats.extents import Extents
 from tokenyard.formats.index import ShardIndex
 from tokenyard.formats.shared.blocks import BLOCK_ROWS, Recent, cut_blocks, row_bytes
@@ -179,6 +179,7 @@ class _Reader(ShardReader):
         super().__init__(str(folder.at(shard.name)), index, index.arrays["block_rows"])
         self._format = format
         self._path = folder.at(shard.name)
+        self._raw = folder.raw(shard.name, shard.files[0].bytes)
         self._meta = format.read_meta(shard, schema)
         self._schema = schema
         starts = index.arrays["block_starts"]
@@ -208,6 +209,11 @@ class _Reader(ShardReader):
             dtype=values.dtype,
             mapped=False,
         )
+
+    def spans(self, first: int, last: int, fields: Sequence[str]) -> list[Span]:
+        del fields
+        starts = self.index.arrays["block_starts"]
+        return [Span(self._raw, int(starts[first]), int(starts[last + 1]))] if starts[first] < starts[last + 1] else []
 
     def rows(self, start: int, stop: int) -> RowBatch:
         parts = []

@@ -109,10 +109,10 @@ class WebDataset(Format):
             if "json_bytes" in index.meta:
                 tar_scan.check_json(index, where)
             decode = partial(_load, folder, file, {**shard.meta, **index.meta}, index)
-            return _Reader(where, index, schema, decode=decode)
+            return _Reader(where, index, schema, packed=folder.raw(file.name, file.bytes), decode=decode)
         raw = folder.raw(file.name, file.bytes)
         check = None if index.meta else partial(_check_raw, PurePosixPath(file.name).name, index.num_rows)
-        return _Reader(where, index, schema, raw=raw, check=check)
+        return _Reader(where, index, schema, raw=raw, check=check, check_bytes=tar.BLOCK if check else 0)
 
     def discover(self, folder: Folder, names: Sequence[str], options: ReadOptions) -> Discovered | None:
         """Any tars; each is a shard. What samples hold is taken from the first ones of some shards."""

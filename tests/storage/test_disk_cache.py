@@ -1,0 +1,325 @@
+"""The cache on disk by itself: bounded, shared, and nobody's when its owner dies."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.cache_bytes import bytes_on_disk
+from tokenyard.errors import DataError, StorageError
+from tokenyard.manifest import FileInfo
+from tokenyard.storage import checksum
+from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
+from tokenyard.storage.cache.locks import locked
+from tokenyard.storage.cache.room import eviction_order
+from tokenyard.storage.cells import CELL_BYTES, CellHasher
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def content(num_bytes: int, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).bytes(num_bytes)
+
+
+def cells_of(data: bytes) -> NDArray[np.int64]:
+    hasher = CellHasher()
+    hasher.update(memoryview(data))
+    return hasher.so_far()
+
+
+class Remote:
+    """A file elsewhere; what is read of it is counted, and may be wrong the first times."""
+
+    def __init__(self, data: bytes, wrong_times: int = 0) -> None:
+        self.data = data
+        self.wrong_times = wrong_times
+        self.ranges: list[tuple[int, int]] = []
+
+    def read(self, start: int, stop: int) -> bytes:
+        self.ranges.append((start, stop))
+        data = bytearray(self.data[start:stop])
+        if self.wrong_times > 0:
+            self.wrong_times -= 1
+            data[-1] ^= 1
+        return bytes(data)
+
+
+def cached(cache: DiskCache, remote: Remote, *, cells: bool = True, file: str = "file") -> CachedFile:
+    known = cells_of(remote.data) if cells else None
+    return CachedFile(cache, file, "s3://bucket/shard", len(remote.data), remote.read, known)
+
+
+def test_a_range_is_fetched_once_with_all_cells_that_it_touches(tmp_path: Path) -> None:
+    cache, remote = DiskCache(tmp_path, 1 << 20), Remote(content(5 * CELL_BYTES // 2))
+    file = cached(cache, remote)
+    for start, stop in ((CELL_BYTES + 10, CELL_BYTES + 20), (CELL_BYTES, 2 * CELL_BYTES)):
+        assert file.read(start, stop).tobytes() == remote.data[start:stop]
+    assert file.read(2 * CELL_BYTES + 1, len(remote.data)).tobytes() == remote.data[2 * CELL_BYTES + 1 :]
+    assert remote.ranges == [(CELL_BYTES, 2 * CELL_BYTES), (2 * CELL_BYTES, len(remote.data))]
+    assert file.read(7, 7).tobytes() == b""
+    counts = cache.counters.sums()
+    assert (counts.requests, counts.bytes_fetched, counts.hits, counts.waits) == (
+        2,
+        len(remote.data) - CELL_BYTES,
+        1,
+        2,
+    )
+    with pytest.raises(DataError, match=r"no bytes 5 \.\. 163841 in a file of 163840"):
+        file.read(5, len(remote.data) + 1)
+
+
+def test_wrong_bytes_are_fetched_once_more_and_then_told_with_their_range(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    once = Remote(content(3 * CELL_BYTES), wrong_times=1)
+    assert cached(cache, once, file="once").read(0, 5).tobytes() == once.data[:5]
+    assert cache.counters.sums().refetched == 1
+    always = Remote(content(3 * CELL_BYTES), wrong_times=100)
+    with pytest.raises(DataError, match=rf"s3://bucket/shard: bytes {CELL_BYTES} \.\. {2 * CELL_BYTES} have another"):
+        cached(cache, always, file="always").read(CELL_BYTES, CELL_BYTES + 1)
+    assert len(always.ranges) == 2
+    # Where nobody knows checksums, sizes are all.
+    unknown = Remote(content(3 * CELL_BYTES), wrong_times=1)
+    assert cached(cache, unknown, cells=False, file="unknown").read(0, 5).tobytes() != unknown.data[:5]
+    unknown.data = unknown.data[:9]
+    short = CachedFile(cache, "short", "s3://bucket/shard", 20, unknown.read)
+    with pytest.raises(DataError, match=r"9 bytes came for bytes 0 \.\. 20; the file was cut"):
+        short.read(0, 20)
+
+
+def test_a_listed_file_is_kept_by_its_checksum_and_mended_where_it_was_damaged_on_disk(tmp_path: Path) -> None:
+    cache, data = DiskCache(tmp_path, 1 << 20), content(1000)
+    view = FolderCache(cache, "identity")
+    info = FileInfo(name="index", bytes=1000, checksum=checksum(data))
+    assert view.whole(info, "s3://bucket/index", lambda: data) == data
+    (path,) = (tmp_path / "kept").rglob("0-1000")
+    path.write_bytes(bytes(1000))
+    assert view.whole(info, "s3://bucket/index", lambda: data) == data
+    assert path.read_bytes() == data
+    path.unlink()
+    with pytest.raises(DataError, match=r"s3://bucket/index: 999 bytes, expected 1000 .* fetched twice"):
+        view.whole(info, "s3://bucket/index", lambda: data[1:])
+    assert view.whole(FileInfo(name="none", bytes=0), "there", lambda: data) == b""
+
+
+def test_a_piece_of_another_size_than_its_name_says_is_fetched_again(tmp_path: Path) -> None:
+    cache, remote = DiskCache(tmp_path, 1 << 20), Remote(content(CELL_BYTES))
+    file = cached(cache, remote)
+    file.read(0, 10)
+    (path,) = (tmp_path / "pieces").rglob(f"0-{CELL_BYTES}")
+    os.truncate(path, 5)
+    assert file.read(0, 10).tobytes() == remote.data[:10]
+    assert len(remote.ranges) == 2
+
+
+def test_other_content_under_the_same_names_is_never_taken_for_it(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    one, other = Remote(content(100, seed=1)), Remote(content(100, seed=2))
+    for remote, identity in ((one, "1"), (other, "2"), (one, "1")):
+        file = FolderCache(cache, identity).file("shard", "there", 100, remote.read, None)
+        assert file.read(0, 100).tobytes() == remote.data
+    assert (len(one.ranges), len(other.ranges)) == (1, 1)
+
+
+def test_two_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
+    cache, begun, may_end, fetches = DiskCache(tmp_path, 1 << 20), threading.Event(), threading.Event(), []
+
+    def fetch() -> bytes:
+        fetches.append(1)
+        begun.set()
+        assert may_end.wait(60)
+        return b"12345"
+
+    piece = Piece("file", 0, 5)
+    threads = [threading.Thread(target=lambda: cache.fill_all([(piece, fetch)])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(60)
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert len(fetches) == 1
+    found = cache.read("file", 1, 4)
+    assert found is not None
+    assert found.tobytes() == b"234"
+
+
+def test_what_is_used_by_then_is_not_evicted_and_what_somebody_waits_for_is_always_kept(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 300)
+    uses = {"a": 5, "b": 9, "c": 7, "d": 8}
+
+    def next_uses(pieces: Sequence[Piece]) -> NDArray[np.int64]:
+        return np.array([uses.get(piece.file, NEVER) for piece in pieces])
+
+    def fill(file: str, before: int) -> bool:
+        return cache.fill_all([(Piece(file, 0, 100), lambda: bytes(100))], before=before, next_uses=next_uses)
+
+    def there() -> set[str]:
+        return {file for file in "abcde" if cache.has(Piece(file, 0, 100))}
+
+    assert all(fill(file, uses[file]) for file in "abc")
+    assert fill("d", 8)  # b is used later
+    assert there() == {"a", "c", "d"}
+    assert not fill("e", 8)  # all others are used by then
+    assert there() == {"a", "c", "d"}
+    assert fill("e", -1)
+    assert there() == {"a", "c", "e"}
+    assert not cache.fill_all([(Piece("large", 0, 301), lambda: bytes(301))])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30),
+    st.integers(-1, 20),
+)
+def test_the_order_of_eviction_is_that_of_the_obvious_search(pieces: list[tuple[int, bool]], before: int) -> None:
+    given_pieces = [Piece(str(i), 0, 1, kept=kept) for i, (_, kept) in enumerate(pieces)]
+    uses = {piece: use for piece, (use, _) in zip(given_pieces, pieces, strict=True)}
+    left, expected = list(given_pieces), []
+    while candidates := [piece for piece in left if uses[piece] > before]:
+        not_kept = [piece for piece in candidates if not piece.kept]
+        chosen = max(not_kept or candidates, key=lambda piece: uses[piece])
+        expected.append(chosen)
+        left.remove(chosen)
+    found = list(eviction_order(given_pieces, np.array([uses[p] for p in given_pieces], np.int64), before))
+    assert [(uses[p], p.kept) for p in found] == [(uses[p], p.kept) for p in expected]
+    assert set(found) == set(expected)
+
+
+def test_without_an_order_what_came_first_goes_first(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 300)
+    for number, file in enumerate("abcd"):
+        cache.fill(Piece(file, 0, 100), lambda: bytes(100))
+        path = Piece(file, 0, 100).path(tmp_path)
+        os.utime(path, ns=(0, number * 10**9))
+    assert [file for file in "abcd" if cache.has(Piece(file, 0, 100))] == ["b", "c", "d"]
+
+
+def _fill_at_random(home: str, max_bytes: int, seed: int) -> None:
+    cache, rng = DiskCache(home, max_bytes), np.random.default_rng(seed)
+    for _ in range(60):
+        file, size = str(int(rng.integers(6))), int(rng.integers(1, 4000))
+        data = content(4000, seed=int(file))[:size]
+        cache.fill(Piece(file, 0, size), lambda data=data: data)  # type: ignore[misc]
+        found = cache.read(file, 0, size)
+        assert found is None or found.tobytes() == data
+
+
+def test_several_processes_never_hold_more_than_the_bound(tmp_path: Path) -> None:
+    DiskCache(tmp_path, 20_000)
+    processes = [SPAWN.Process(target=_fill_at_random, args=(str(tmp_path), 20_000, seed)) for seed in range(4)]
+    for process in processes:
+        process.start()
+    looks = 0
+    while any(process.is_alive() for process in processes):
+        assert bytes_on_disk(tmp_path) <= 20_000
+        looks += 1
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert looks
+    assert 0 < bytes_on_disk(tmp_path) <= 20_000
+
+
+def _fetch_and_never_end(home: str, number: int, ready: Any) -> None:
+    cache = DiskCache(home, 1000)
+    Ranks(cache.home).join({"run": "killed", "rank": number}, 7)
+
+    def fetch() -> bytes:
+        ready.send(number)
+        signal.pause()
+        raise AssertionError
+
+    cache.fill(Piece(str(number), 0, 100), fetch)
+
+
+def test_eight_processes_that_are_killed_leave_nothing_in_the_way(tmp_path: Path) -> None:
+    receiving, sending = SPAWN.Pipe(duplex=False)
+    processes = [SPAWN.Process(target=_fetch_and_never_end, args=(str(tmp_path), n, sending)) for n in range(8)]
+    for process in processes:
+        process.start()
+    assert {receiving.recv() for _ in processes} == set(range(8))
+    assert bytes_on_disk(tmp_path) == 800
+    for process in processes:
+        assert "/dev/shm" not in Path(f"/proc/{process.pid}/maps").read_text()
+        process.kill()
+        process.join()
+    cache = DiskCache(tmp_path, 1000)
+    assert bytes_on_disk(tmp_path) == 0
+    assert not list((tmp_path / "pieces").rglob(".*"))
+    ranks = Ranks(cache.home)
+    ranks.join({"run": "new"}, 3)
+    assert [(rank.told, rank.step) for rank in ranks.living()] == [({"run": "new"}, 3)]
+    for number in range(8):
+        assert cache.fill(Piece(str(number), 0, 100), lambda: bytes(100)) == bytes(100)
+    ranks.leave()
+    assert not os.listdir(tmp_path / "ranks")
+
+
+def test_a_fork_does_not_keep_the_locks_of_its_parent(tmp_path: Path) -> None:
+    ready, go_on = os.pipe()
+    with locked(tmp_path / "lock", 1, "testing"):
+        if (child := os.fork()) == 0:  # pragma: no cover
+            os.read(ready, 1)
+            os._exit(0)
+    with locked(tmp_path / "lock", 1, "testing"):
+        pass
+    os.write(go_on, b"1")
+    os.waitpid(child, 0)
+    os.close(ready)
+    os.close(go_on)
+
+
+def test_a_lock_that_is_not_given_back_is_an_error_within_the_deadline(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1000, wait_seconds=0.2)
+    piece = Piece("file", 0, 10)
+    (tmp_path / "pieces" / "file").mkdir()
+    with (
+        locked(piece.part(tmp_path), 1, "testing"),
+        pytest.raises(StorageError, match=r"bytes 0 \.\. 10 .* another process has held the lock for 0.2 s; see what"),
+    ):
+        cache.fill(piece, lambda: bytes(10))
+    with (
+        locked(tmp_path / "room", 1, "testing"),
+        pytest.raises(StorageError, match="making room in the cache: another"),
+    ):
+        cache.fill(piece, lambda: bytes(10))
+
+
+def test_a_folder_that_can_not_be_a_cache_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"can't keep a cache in .*cache: a file is in the way"):
+        DiskCache(tmp_path / "file" / "cache", 1000)
+
+
+def test_an_error_of_fetching_is_raised_and_leaves_room(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 100)
+
+    def fail() -> bytes:
+        raise StorageError("no such object")
+
+    for _ in range(3):
+        with pytest.raises(StorageError, match="no such object"):
+            cache.fill(Piece("file", 0, 100), fail)
+    assert cache.fill(Piece("file", 0, 100), lambda: bytes(100)) == bytes(100)
+
+
+def _count(counters: Counters) -> None:
+    counters.add(hits=1, wait_ns=10)
+
+
+def test_counts_of_several_processes_are_added(tmp_path: Path) -> None:
+    counters = Counters(tmp_path / "counts")
+    counters.add(hits=2)
+    for _ in range(2):
+        process = SPAWN.Process(target=_count, args=(counters,))
+        process.start()
+        process.join()
+    assert (counters.sums().hits, counters.sums().wait_ns) == (4, 20)

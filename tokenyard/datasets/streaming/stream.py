@@ -1,0 +1,93 @@
+"""One rank that trains through a cache: what it fetches ahead, and what it may evict for it."""
+
+import json
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenyard.datasets.dataset import TokenDataset
+from tokenyard.datasets.order.state import to_json
+from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
+from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
+from tokenyard.datasets.streaming.tiles import FilePiece, Tiles, tile_size
+from tokenyard.datasets.streaming.uses import NodeRank, TileUses
+from tokenyard.storage import checksum
+from tokenyard.storage.cache import Counters, Counts, DiskCache, Piece, Ranks
+
+
+class Stream:
+    """What a loader needs to read through a cache. One for each rank; workers read what it has fetched.
+
+    Args:
+        dataset: some or all of whose corpora are read through the cache.
+        sampler: the order.
+        cache: shared with the other ranks of the node.
+    """
+
+    def __init__(self, dataset: TokenDataset, sampler: RankSampler, cache: DiskCache) -> None:
+        self._sampler = sampler
+        self._cache = cache
+        self._tiles = Tiles(dataset, tile_size(dataset, sampler.batches.plan))
+        self._uses: TileUses | None = None
+        self._looking = threading.Lock()
+        self._running: FetchAhead | None = None
+        self._ranks = Ranks(cache.home)
+        self._told = {
+            "run": checksum(json.dumps(to_json(sampler.batches.plan, 0), sort_keys=True).encode()),
+            "rank": sampler.batches.rank,
+            "world_size": sampler.batches.world_size,
+        }
+        self._ranks.join(self._told, self._plan_step(sampler.step))
+        weakref.finalize(self, self._ranks.leave)
+        cache.counters = Counters(self._ranks.counts_path)
+
+    @property
+    def counts(self) -> Counts:
+        """What was fetched, read and waited for since the loader was made, by this rank and its workers."""
+        return self._cache.counters.sums()
+
+    def fetched(self, run: EpochRun, requests: Iterator[Request]) -> Iterator[Request]:
+        """Yield the requests of an epoch, each when what it reads is there."""
+        batches = run.batches
+        self._uses = TileUses(batches, self._tiles, batches.first_id)
+        self._running = ahead = FetchAhead(
+            requests,
+            self._tiles,
+            self._fetch,
+            self._plan_step,
+            max_bytes=self._cache.max_bytes,
+            waited=lambda ns: self._cache.counters.add(waits=1, wait_ns=ns),
+            note=lambda request: request.note(run),
+        )
+        yield from ahead.run()
+
+    def given_out(self) -> None:
+        """Tell the others how far this rank is."""
+        self._ranks.tell(self._plan_step(self._sampler.step))
+        if self._running is not None:
+            self._running.moved()
+
+    def _plan_step(self, step: int) -> int:
+        batches = self._sampler.batches
+        return step if batches.budget is None else batches.progress(step).plan_steps
+
+    def _fetch(self, wanted: Sequence[FilePiece], step: int | None, has_room: Callable[[], None]) -> bool:
+        return self._cache.fill_all(
+            [(piece, partial(file.fetch, piece)) for file, piece in wanted],
+            before=-1 if step is None else step,
+            next_uses=self._next_uses,
+            has_room=has_room,
+        )
+
+    def _next_uses(self, pieces: Sequence[Piece]) -> NDArray[np.int64]:
+        """When pieces are used next on this node, by what its ranks tell of themselves."""
+        assert self._uses is not None
+        mine = [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]
+        ranks = tuple(sorted({NodeRank(rank.told["rank"], rank.told["world_size"]) for rank in mine}))
+        with self._looking:
+            self._uses.look_ahead(ranks, min(rank.step for rank in mine))
+            return self._tiles.next_uses(pieces, self._uses.of_all())

@@ -1,0 +1,98 @@
+"""Which ranks read through a cache folder now, and how far each is: what eviction must know of all of them.
+
+Each has a file in ``ranks``, whose lock it holds for as long as it lives: the line of JSON that it joined with, and its
+step, which it writes over as it goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenyard.errors import StorageError
+from tokenyard.storage.cache.locks import release, remove_if_dead, try_lock
+
+_STEP_BYTES = 20
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A living process, as it told of itself, and its step."""
+
+    told: Mapping[str, Any]
+    step: int
+
+
+class Ranks:
+    """The ranks that share a folder; this process is one of them from `join` to `leave`."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / "ranks"
+        self._handle: int | None = None
+        self._path: Path | None = None
+
+    @property
+    def counts_path(self) -> Path | None:
+        """A file beside this rank's own, for what it counts."""
+        return None if self._path is None else self._path.with_suffix(".counts")
+
+    def join(self, told: Mapping[str, Any], step: int) -> None:
+        """Become one of them. Raises OSError, StorageError where the file system has no locks."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.living()  # so that nothing of the dead is left
+        path = self._folder / f"{uuid.uuid4().hex}.rank"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            if not try_lock(handle):
+                raise StorageError(f"{path}: somebody else has the lock of a file that was just made; see what it is")
+            os.write(handle, _step_line(step) + json.dumps(dict(told)).encode())
+        except BaseException:
+            release(handle)
+            with suppress(OSError):
+                path.unlink()
+            raise
+        self._handle, self._path = handle, path
+
+    def tell(self, step: int) -> None:
+        """Say how far this rank is."""
+        if self._handle is not None:
+            os.pwrite(self._handle, _step_line(step), 0)
+
+    def leave(self) -> None:
+        """Be one of them no more."""
+        if self._handle is None or self._path is None:
+            return
+        for path in (self._path, self._path.with_suffix(".counts")):
+            with suppress(OSError):
+                path.unlink()
+        release(self._handle)
+        self._handle = self._path = None
+
+    def living(self) -> list[Rank]:
+        """Return all that live, this one too; files of the dead are removed."""
+        found = []
+        # Counts after the ranks that they belong to.
+        for name in sorted(os.listdir(self._folder), key=lambda n: (n.endswith(".counts"), n)):
+            path = self._folder / name
+            if name.endswith(".counts"):
+                with suppress(OSError):
+                    if not path.with_suffix(".rank").exists():
+                        path.unlink()
+                continue
+            if path != self._path and not remove_if_dead(path):
+                continue
+            # One that is just joining has written nothing yet; it asks others again later, as they ask it.
+            with suppress(OSError, ValueError):
+                text = path.read_bytes()
+                found.append(Rank(json.loads(text[_STEP_BYTES + 1 :]), int(text[:_STEP_BYTES])))
+        return found
+
+
+def _step_line(step: int) -> bytes:
+    return f"{step:0{_STEP_BYTES}d}\n".encode()
