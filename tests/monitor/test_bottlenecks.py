@@ -4,11 +4,13 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 
 import pytest
 
 from tests.monitor.runs import in_python, loader_of, slow_storage, verdict, watched, write
+from tests.servers import web
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,21 @@ def test_a_slow_disk_is_told_with_the_threads_that_would_hide_it(npy, monkeypatc
     found = verdict(watched(loader_of(npy, read="pread", cache_bytes=0, num_threads=1), 0.01))
     assert found.kind == "disk", found
     assert "are waiting for the disk" in found.evidence
+    assert "loader.num_threads 1 -> " in found.advice
+
+
+def test_a_slow_server_is_told_with_the_threads_that_would_hide_it(npy, monkeypatch):
+    answer = web._Handler.do_GET
+
+    def answer_late(handler):
+        time.sleep(0.01)
+        answer(handler)
+
+    monkeypatch.setattr(web._Handler, "do_GET", answer_late)
+    with web.web_server(npy.parent) as server:
+        found = verdict(watched(loader_of(f"{server.url}/npy", cache_bytes=0, num_threads=1), 0.01))
+    assert found.kind == "network", found
+    assert "are waiting for http" in found.evidence
     assert "loader.num_threads 1 -> " in found.advice
 
 
