@@ -144,7 +144,7 @@ def index(
 
 def convert(
     src: Annotated[
-        str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, a file:// URL.")
+        str | None, typer.Argument(metavar="SRC", help="The corpus to read: a folder, a file, or a URL.")
     ] = None,
     dst: Destination = None,
     to: Annotated[str | None, typer.Option("--to", "--format", help="The format to write.")] = None,
