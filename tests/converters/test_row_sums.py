@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.corpora import random_rows, write_corpus
 from tokenyard.converters.row_sums import RowSum, row_digests, sum_of, sum_of_corpus
+from tokenyard.converters.workers import Workers
 from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
 
@@ -89,4 +90,4 @@ def test_rows_that_are_others_or_come_more_often_are_told(changed: list[list[int
 
 def test_a_corpus_is_summed_the_same_by_any_number_of_workers(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", random_rows(seed=1, num_rows=3000, longest=5), shard_bytes=5000)
-    assert sum_of_corpus(corpus, 1) == sum_of_corpus(corpus, 2) == sum_of(corpus.batches())
+    assert sum_of_corpus(corpus, Workers()) == sum_of_corpus(corpus, Workers(num_workers=2)) == sum_of(corpus.batches())

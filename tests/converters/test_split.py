@@ -13,6 +13,7 @@ from tokenyard.converters import picking
 from tokenyard.converters.pack import pack
 from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.split import split, split_part
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import ConfigError, DestinationExistsError, VerificationError
 
@@ -49,7 +50,7 @@ def test_each_row_is_in_one_part_which_keeps_the_order(source: Path, tmp_path: P
     assert {name: len(part) for name, part in parts.items()} == {"train": 2683, "validation": 300, "test": 17}
     assert {part.format for part in parts.values()} == {to}
     check_split(open_corpus(source), parts)
-    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), 1))
+    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), Workers()))
     assert {name: said["digest"] for name, said in report.parts.items()} == {n: p.digest for n, p in parts.items()}
 
 
@@ -114,7 +115,7 @@ def test_a_part_that_is_gone_is_made_again_and_the_others_are_held_to_the_source
     report = split(source, tmp_path / "out", parts=PARTS, **SMALL)
     assert tree(tmp_path / "out") == before
     assert manifest.stat().st_mtime_ns == made
-    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), 1))
+    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), Workers()))
 
 
 def test_a_split_of_other_settings_is_not_gone_on_with_but_replaced_when_asked(source: Path, tmp_path: Path) -> None:
