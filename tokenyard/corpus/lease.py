@@ -62,6 +62,11 @@ class Lease:
             self._renew()
             return not self._is_lost
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody has taken it over, as the last renewal found. Asks nothing."""
+        return self._is_lost
+
     def release(self) -> None:
         """Give the lease back; what its object says stays."""
         if self._stopped() and not self._is_lost:
@@ -70,7 +75,7 @@ class Lease:
 
     def end(self) -> None:
         """Give the lease back, and remove its object. Raises StorageError."""
-        if self._stopped() and not self._is_lost:
+        if self._stopped() and self.is_kept():  # asked now: a process that slept may not know yet
             self._objects.remove(self._name)
 
     def _stopped(self) -> bool:
