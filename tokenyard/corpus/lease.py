@@ -113,12 +113,15 @@ class TakenError(StorageError):
 
 def look(objects: Objects, name: str) -> Seen | None:
     """What an object says that may have a lease; None where there is none. Raises StorageError."""
-    try:
-        data, info = objects.get(name)
-    except StorageError:
-        if objects.head(name) is None:
-            return None
-        raise
+    for attempts_left in (2, 1, 0):
+        try:
+            data, info = objects.get(name)
+            break
+        except StorageError:
+            if objects.head(name) is None:
+                return None
+            if not attempts_left:  # else somebody may have made it between the two questions
+                raise
     try:
         said = json.loads(bytes(data))
     except ValueError:
