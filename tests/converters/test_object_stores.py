@@ -419,16 +419,19 @@ def test_a_job_that_was_taken_for_dead_stops_before_it_writes_a_manifest(
 def test_a_part_that_was_taken_for_dead_stops_with_the_task_that_it_is_at(
     bucket: str, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, rows = f"{bucket}/out", list[int]()
+    url, rows, held = f"{bucket}/out", list[int](), list[lease.Lease]()
     job = plan_convert(source, to="mds", **SHARDS)
-    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.06)
+
+    def taken(*args: Any, **more: Any) -> lease.Lease:
+        held.append(lease.Lease(*args, **more))
+        return held[-1]
 
     def meanwhile(progress: Any) -> None:
         rows.append(progress.rows)
-        if len(rows) == 1:
-            open_objects(url).remove(f"{remote_destination.PARTS_FOLDER}/1-of-1.json")
-            time.sleep(2)
+        open_objects(url).remove(f"{remote_destination.PARTS_FOLDER}/1-of-1.json")
+        assert not held[0].is_kept()  # as its thread finds
 
+    monkeypatch.setattr(remote_destination, "Lease", taken)
     with pytest.raises(DestinationExistsError, match="this job was taken for dead"):
         run_part(job, url, (1, 1), on_progress=meanwhile)
     assert len(rows) == 1
