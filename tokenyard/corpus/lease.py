@@ -25,6 +25,8 @@ from tokenyard.storage.objects import Objects
 #: How long a lease lasts that is not renewed; it is renewed three times as often.
 LEASE_SECONDS = 30.0
 _KEY = "lease"
+#: How often an object is looked for that is not there, and then is.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +115,16 @@ class TakenError(StorageError):
 
 def look(objects: Objects, name: str) -> Seen | None:
     """What an object says that may have a lease; None where there is none. Raises StorageError."""
-    for attempts_left in (2, 1, 0):
+    attempts = 0
+    while True:
+        attempts += 1
         try:
             data, info = objects.get(name)
             break
         except StorageError:
             if objects.head(name) is None:
                 return None
-            if not attempts_left:  # else somebody may have made it between the two questions
+            if attempts == _LOOKS:  # else somebody may have made it between the two questions
                 raise
     try:
         said = json.loads(bytes(data))
