@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenyard.errors import StorageError
-from tokenyard.storage.objects import Objects
+from tokenyard.storage.objects import ObjectInfo, Objects
 
 #: How long a lease lasts that is not renewed; it is renewed three times as often.
 LEASE_SECONDS = 30.0
@@ -115,17 +115,9 @@ class TakenError(StorageError):
 
 def look(objects: Objects, name: str) -> Seen | None:
     """What an object says that may have a lease; None where there is none. Raises StorageError."""
-    attempts = 0
-    while True:
-        attempts += 1
-        try:
-            data, info = objects.get(name)
-            break
-        except StorageError:
-            if objects.head(name) is None:
-                return None
-            if attempts == _LOOKS:  # else somebody may have made it between the two questions
-                raise
+    if (found := _found(objects, name)) is None:
+        return None
+    data, info = found
     try:
         said = json.loads(bytes(data))
     except ValueError:
@@ -133,6 +125,19 @@ def look(objects: Objects, name: str) -> Seen | None:
     said = said if isinstance(said, dict) else {}
     lease = said.pop(_KEY, None)
     return Seen(etag=info.etag or "", said=said, owner=lease.get("owner") if isinstance(lease, dict) else None)
+
+
+def _found(objects: Objects, name: str) -> tuple[Any, ObjectInfo] | None:
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return objects.get(name)
+        except StorageError:
+            if objects.head(name) is None:
+                return None
+            if attempts == _LOOKS:  # else somebody may have made it between the two questions
+                raise
 
 
 def write_free(objects: Objects, name: str, said: Mapping[str, Any], over: str | None = None) -> bool:
