@@ -20,7 +20,14 @@ from tokenyard.converters.run import run_part
 from tokenyard.converters.tokenize import tokenize
 from tokenyard.converters.verify import verify
 from tokenyard.corpus import DONE_FOLDER, CorpusWriter, lease, open_corpus, remote_destination
-from tokenyard.errors import ConfigError, DestinationExistsError, SchemaError, StorageError, VerificationError
+from tokenyard.errors import (
+    ConfigError,
+    DataError,
+    DestinationExistsError,
+    SchemaError,
+    StorageError,
+    VerificationError,
+)
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME
 from tokenyard.schema import Schema
 from tokenyard.storage.objects import open_objects
@@ -351,6 +358,7 @@ def test_two_writers_of_one_task_do_no_harm(
     url = f"{bucket}/out"
     job = plan_convert(source, to="mds", **SHARDS)
     take_all_for_dead(monkeypatch)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 3600.0)  # the first doesn't find out
     again: list[int] = []
 
     def meanwhile(_: object) -> None:
@@ -382,6 +390,99 @@ def test_a_job_that_was_taken_for_dead_leaves_all_to_the_one_that_goes_on(
         convert(source, url, to="mds", on_progress=meanwhile, **SHARDS)
     convert(source, url, to="mds", **SHARDS)
     assert stored(url) == whole
+
+
+def test_a_job_that_was_taken_for_dead_stops_before_it_writes_a_manifest(
+    bucket: str, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there by then may be another corpus."""
+    url, real = f"{bucket}/out", Direct.put
+    written: list[str] = []
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 3600.0)  # it sleeps: nothing is renewed
+
+    def put(self: Direct, name: str, data: Any) -> str:
+        written.append(name)
+        return real(self, name, data)
+
+    def meanwhile(progress: Any) -> None:
+        if progress.rows == 2500:
+            for name in names(url):
+                open_objects(url).remove(name)
+            convert(source, url, to="mds", **SHARDS)
+            monkeypatch.setattr(Direct, "put", put)
+
+    with pytest.raises(DestinationExistsError, match="this job was taken for dead"):
+        convert(source, url, to="mds", on_progress=meanwhile, **SHARDS)
+    assert MANIFEST_NAME not in written
+
+
+def test_a_part_that_was_taken_for_dead_stops_with_the_task_that_it_is_at(
+    bucket: str, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, rows, held = f"{bucket}/out", list[int](), list[lease.Lease]()
+    job = plan_convert(source, to="mds", **SHARDS)
+
+    def taken(*args: Any, **more: Any) -> lease.Lease:
+        held.append(lease.Lease(*args, **more))
+        return held[-1]
+
+    def meanwhile(progress: Any) -> None:
+        rows.append(progress.rows)
+        open_objects(url).remove(f"{remote_destination.PARTS_FOLDER}/1-of-1.json")
+        assert not held[0].is_kept()  # as its thread finds
+
+    monkeypatch.setattr(remote_destination, "Lease", taken)
+    with pytest.raises(DestinationExistsError, match="this job was taken for dead"):
+        run_part(job, url, (1, 1), on_progress=meanwhile)
+    assert len(rows) == 1
+
+
+def test_a_job_does_not_take_the_corpus_of_one_that_began_and_ended_meanwhile_for_its_own(
+    bucket: str, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, real = f"{bucket}/out", Direct.list
+
+    def meanwhile(self: Direct, prefix: str) -> Any:
+        found = real(self, prefix)
+        monkeypatch.setattr(Direct, "list", real)
+        convert(source, url, to="mds", **SHARDS)
+        return found
+
+    monkeypatch.setattr(Direct, "list", meanwhile)
+    with pytest.raises(DestinationExistsError, match="another job has just begun or ended here"):
+        convert(source, url, to="csv")
+    assert open_corpus(url).format == "mds"
+    assert MARKER_NAME not in names(url)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_source_in_a_store_that_changes_between_runs_or_under_one_is_told(
+    tmp_path: Path, source: Path, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of MDS without a manifest, whose index.json stays as it is: no digest would tell."""
+    monkeypatch.setattr("tokenyard.storage.bucket._FEW", 0 if many else 30)
+    convert(source, tmp_path / "mds", to="mds", **SHARDS)
+    objects = open_objects(f"memory://changing/{many}")
+    for name, data in contents(tmp_path / "mds").items():
+        if not name.startswith("."):
+            objects.put(name, data)
+    first, *_ = sorted(name for name in names(objects.url) if name.endswith(".mds"))
+
+    def change(_: object) -> None:
+        data = bytearray(objects.read(first))
+        data[-1] ^= 1
+        objects.put(first, bytes(data))
+
+    def change_and_stop(_: object) -> None:
+        change(_)
+        raise StoppedError
+
+    with pytest.raises(DataError, match="were changed while it read them"):
+        convert(objects.url, tmp_path / "out", to="npy", on_progress=change, **SHARDS)
+    with pytest.raises(StoppedError):
+        convert(objects.url, tmp_path / "out", to="npy", on_progress=change_and_stop, **SHARDS)
+    with pytest.raises(DestinationExistsError, match="its inputs have changed"):
+        convert(objects.url, tmp_path / "out", to="npy", **SHARDS)
 
 
 def environment() -> dict[str, str]:

@@ -118,6 +118,31 @@ def test_an_owner_that_was_taken_for_dead_finds_out_and_leaves_the_lease_alone(o
     assert json.loads(bytes(objects.read(NAME))) == SAID
 
 
+def test_an_object_that_is_made_while_it_is_looked_for_is_found(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Objects.head
+
+    def meanwhile(self: Objects, name: str) -> Any:
+        self.put_new(name, b"{}")
+        return real(self, name)
+
+    monkeypatch.setattr(Objects, "head", meanwhile)
+    seen = look(objects, NAME)
+    assert seen is not None
+    assert seen.owner is None
+
+
+def test_an_owner_that_slept_does_not_remove_the_lease_of_who_came_after(objects: Objects) -> None:
+    slept = Lease(objects, NAME, SAID)
+    seen = look(objects, NAME)
+    assert seen is not None
+    after = Lease(objects, NAME, SAID, over=seen.etag)
+    slept.end()
+    assert after.is_kept()
+    after.end()
+
+
 def test_a_renewal_whose_answer_was_lost_is_no_loss(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Lease(objects, NAME, SAID)
     real = Objects.put_if

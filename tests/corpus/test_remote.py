@@ -133,6 +133,15 @@ def test_a_url_of_one_object_and_a_list_of_them_open_as_files_do(tmp_path: Path,
     assert np.array_equal(np.concatenate([b.tokens for b in some.batches()]), np.concatenate(ROWS))
 
 
+@pytest.mark.parametrize("written", ["a b ü.parquet", "a%20b%20%C3%BC.parquet"])
+def test_an_object_is_found_by_its_url_as_a_folder_is(tmp_path: Path, written: str) -> None:
+    corpus = write_corpus(tmp_path / "c", ROWS, format="parquet")
+    at = "memory://names/of%20objects"
+    open_objects(at).put("a b ü.parquet", corpus.folder.read(corpus.manifest.shards[0].files[0].name))
+    for path in (f"{at}/{written}", [f"{at}/{written}"]):
+        assert len(open_corpus(path)) == len(ROWS)
+
+
 def test_an_index_of_others_is_known_by_the_etags_of_its_objects(tmp_path: Path, faulty: Proxy, bucket: str) -> None:
     write_corpus(tmp_path / "a", ROWS, format="jsonl")
     write_corpus(tmp_path / "b", ROWS[::-1], format="jsonl")

@@ -13,7 +13,7 @@ from tokenyard.storage.target_bucket import TargetBucket
 
 @pytest.fixture
 def bucket(request: pytest.FixtureRequest) -> TargetBucket:
-    return TargetBucket(f"memory://targets/{request.node.name}")
+    return TargetBucket(f"memory://targets/{request.function.__name__}")
 
 
 @pytest.fixture
@@ -121,3 +121,10 @@ def test_nothing_is_written_outside(bucket: TargetBucket, name: str) -> None:
         bucket.remove(name)
     with pytest.raises(DataError, match="lead outside"):
         bucket.lines(name)
+
+
+def test_what_a_killed_job_left_for_its_workers_to_see_is_cleared(bucket: TargetBucket) -> None:
+    for name in (".tokenyard/tmp/x", ".tokenyard/job.json", "shard"):
+        bucket.write(name, b"1")
+    bucket.clear_temporary()
+    assert bucket.below("") == [".tokenyard/job.json", "shard"]

@@ -273,7 +273,8 @@ def inputs_of(source: Corpus, read: Mapping[str, Any] | None) -> Any:
     """
     manifest = source.manifest
     files = [file for shard in manifest.shards for file in shard.files]
-    state = [[file.name, file.bytes, source.folder.modified(file.name)] for file in files]
+    states = source.folder.states([file.name for file in files])
+    state = [[file.name, file.bytes, now] for file, now in zip(files, states, strict=True)]
     ours = manifest.provenance.get("job") not in (None, INDEX_JOB)
     digests = [manifest.digests.tokens, dict(manifest.digests.fields)] if ours and manifest.digests else None
     return [digests, {name: str(value) for name, value in (read or {}).items()}, dict(manifest.meta), state]

@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenyard.errors import StorageError
-from tokenyard.storage.objects import Objects
+from tokenyard.storage.objects import ObjectInfo, Objects
 
 #: How long a lease lasts that is not renewed; it is renewed three times as often.
 LEASE_SECONDS = 30.0
 _KEY = "lease"
+#: How often an object is looked for that is not there, and then is.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,11 @@ class Lease:
             self._renew()
             return not self._is_lost
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody has taken it over, as the last renewal found. Asks nothing."""
+        return self._is_lost
+
     def release(self) -> None:
         """Give the lease back; what its object says stays."""
         if self._stopped() and not self._is_lost:
@@ -70,7 +77,7 @@ class Lease:
 
     def end(self) -> None:
         """Give the lease back, and remove its object. Raises StorageError."""
-        if self._stopped() and not self._is_lost:
+        if self._stopped() and self.is_kept():  # asked now: a process that slept may not know yet
             self._objects.remove(self._name)
 
     def _stopped(self) -> bool:
@@ -108,12 +115,9 @@ class TakenError(StorageError):
 
 def look(objects: Objects, name: str) -> Seen | None:
     """What an object says that may have a lease; None where there is none. Raises StorageError."""
-    try:
-        data, info = objects.get(name)
-    except StorageError:
-        if objects.head(name) is None:
-            return None
-        raise
+    if (found := _found(objects, name)) is None:
+        return None
+    data, info = found
     try:
         said = json.loads(bytes(data))
     except ValueError:
@@ -121,6 +125,19 @@ def look(objects: Objects, name: str) -> Seen | None:
     said = said if isinstance(said, dict) else {}
     lease = said.pop(_KEY, None)
     return Seen(etag=info.etag or "", said=said, owner=lease.get("owner") if isinstance(lease, dict) else None)
+
+
+def _found(objects: Objects, name: str) -> tuple[Any, ObjectInfo] | None:
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return objects.get(name)
+        except StorageError:
+            if objects.head(name) is None:
+                return None
+            if attempts == _LOOKS:  # else somebody may have made it between the two questions
+                raise
 
 
 def write_free(objects: Objects, name: str, said: Mapping[str, Any], over: str | None = None) -> bool:

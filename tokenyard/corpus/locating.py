@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 from tokenyard.corpus.paths import local_path
 from tokenyard.errors import ConfigError, NotACorpusError
@@ -57,7 +58,7 @@ def bucket(url: str, read: ReadOption) -> Bucket:
 
 def single_object(folder: Bucket) -> tuple[Bucket, list[str]] | None:
     """The folder and the name of an object that a URL names itself; None where there is none."""
-    parent, _, name = folder.url.rpartition("/")
+    parent, name = _parted(folder.url)
     if parent.endswith(("/", ":")) or not name:
         return None
     above = Bucket(parent)
@@ -69,18 +70,24 @@ def single_object(folder: Bucket) -> tuple[Bucket, list[str]] | None:
 
 def _remote_list(paths: Sequence[Any], read: ReadOption) -> tuple[Folder, list[str]]:
     urls = [str(p) for p in paths]
-    parents = {url.rpartition("/")[0] for url in urls}
+    parents = {_parted(url)[0] for url in urls}
     if len(parents) > 1 or not all(is_remote(p) for p in paths):
         raise NotACorpusError(
             f"{urls[0]}: a list with a URL in it names objects of one folder; found {len(parents)} folders, such as "
             + ", ".join(sorted(parents)[:2])
         )
     folder = bucket(parents.pop(), read)
-    names = [url.rpartition("/")[2] for url in urls]
+    names = [_parted(url)[1] for url in urls]
     for name in names:
         if not folder.exists(name):
             raise NotACorpusError(f"{folder.at(name)}: no such object (a list names the files of one corpus, in order)")
     return folder, names
+
+
+def _parted(url: str) -> tuple[str, str]:
+    """The URL of a folder, and the name in it, without the %XX of a URL."""
+    parent, _, name = url.rpartition("/")
+    return parent, unquote(name)
 
 
 def _folder(path: Path, read: ReadOption) -> Folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from tokenyard.corpus.claim import DONE_FOLDER, JOB_FOLDER, PARTS_FOLDER, BusyError, busy_part
@@ -50,14 +51,13 @@ def remote_destination(
             yield folder
         return
     held = _whole(folder, job)
+    folder.guard = partial(_check_kept, folder, held)
     try:
         yield folder
         if not folder.exists(MANIFEST_NAME):
             raise StorageError(f"{folder.url}: the job ended without a manifest")
         if not held.is_kept():
-            raise BusyError(
-                f"{folder.url}: this job was taken for dead, and another process goes on with it; wait for that"
-            )
+            raise _taken_for_dead(folder)
         _remove_all(folder.objects, (info.name for info in folder.objects.list(JOB_FOLDER)))
         held.end()
     except BaseException as e:
@@ -77,6 +77,9 @@ def _whole(folder: TargetBucket, job: Mapping[str, Any]) -> Lease:
         held = Lease(objects, MARKER_NAME, job, over=seen.etag if seen else None)
     except TakenError:
         raise _begun(folder) from None
+    if seen is None and folder.exists(MANIFEST_NAME):  # of a job that has begun and ended since nothing was there
+        held.end()
+        raise _begun(folder)
     try:
         if not are_dead(lambda: {info.name: info.etag or "" for info in objects.list(PARTS_FOLDER)}, folder.url):
             raise BusyError(f"{folder.url}: parts of this job are at work on it right now; wait for their end")
@@ -105,6 +108,7 @@ def _part(folder: TargetBucket, job: Mapping[str, Any], part: tuple[int, int]) -
         seen = look(objects, MARKER_NAME)
         if seen is None or not _is_of(job, seen) or seen.owner is not None:
             raise _begun(folder)
+        folder.guard = partial(_check_kept, folder, held)
         yield
     finally:
         with suppress(StorageError):  # then it runs out by itself
@@ -165,6 +169,15 @@ def _of_another(folder: TargetBucket, job: Mapping[str, Any], seen: Seen) -> Des
         f"{folder.url}: a corpus that an interrupted job left half-made{differing} is there already; run that job "
         f"again, choose another destination{_or_empty(folder)}"
     )
+
+
+def _check_kept(folder: TargetBucket, held: Lease, asks: bool) -> None:
+    if held.is_lost or (asks and not held.is_kept()):
+        raise _taken_for_dead(folder)
+
+
+def _taken_for_dead(folder: TargetBucket) -> BusyError:
+    return BusyError(f"{folder.url}: this job was taken for dead, and another process goes on with it; wait for that")
 
 
 def _begun(folder: TargetBucket) -> BusyError:

@@ -8,7 +8,7 @@ and etag) comes with the first of its bytes; a file that changes afterwards is a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import blake3
@@ -26,6 +26,8 @@ from tokenyard.storage.objects import ObjectInfo, Objects, open_objects
 from tokenyard.storage.raw_file import ReadMode
 
 _HASH_BYTES = 16 << 20
+#: So many objects are asked for one by one.
+_FEW = 30
 
 
 class Bucket(Folder):
@@ -88,6 +90,20 @@ class Bucket(Folder):
         """What changes when an object does: its etag, or that of the file that names it and was read."""
         info = self._listed.get(name) or self._voucher or self._info(name)
         return info.etag or info.modified_ns
+
+    def states(self, names: Sequence[str]) -> list[int | str | None]:
+        """What changes when objects do, asked anew; None for one that is gone.
+
+        Of many by one listing; where there is none, by the file that names them.
+        """
+        if len(names) <= _FEW or not (self.objects.lists or self._voucher):
+            found = {name: self.objects.head(name) for name in names}
+        elif self.objects.lists:
+            found = {info.name: info for info in self.objects.list()}
+        else:
+            found = dict.fromkeys(names, self._voucher and self.objects.head(self._voucher.name))
+        infos = map(found.get, names)
+        return [None if info is None else info.etag or info.modified_ns for info in infos]
 
     def list(self) -> list[str]:
         """Names of all objects in natural order, but for hidden ones and corpora inside. One listing."""

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -97,6 +97,10 @@ class Folder:
             return self.at(name).stat().st_mtime_ns
         except OSError as e:
             raise storage_error(e, f"can't read {self.at(name)}") from e
+
+    def states(self, names: Sequence[str]) -> list[int | str | None]:
+        """What changes when files do, asked anew. Raises StorageError where one is missing."""
+        return [self.modified(name) for name in names]
 
     def below(self, name: str) -> list[str]:
         """Names of all files in a folder of the corpus and below it, hidden ones too; none where it is missing."""

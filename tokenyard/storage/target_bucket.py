@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenyard.manifest import FileInfo, check_name
+from tokenyard.manifest import HOME, MANIFEST_NAME, FileInfo, check_name
 from tokenyard.storage.bucket import Bucket, RemoteFile
+from tokenyard.storage.cache import FolderCache
 from tokenyard.storage.folder import PublishedFile, checksum, natural_order
 from tokenyard.storage.lines import Lines
-from tokenyard.storage.objects import ObjectInfo
+from tokenyard.storage.objects import ObjectInfo, Objects
 from tokenyard.storage.uploads import LineObjects, upload
 
 #: Of so many files and more, sizes are asked for by one listing of all.
@@ -23,7 +24,15 @@ _AHEAD_BYTES = 8 << 20
 
 
 class TargetBucket(Bucket):
-    """A bucket in which each file appears by one upload. Nothing that was seen is remembered, since it may change."""
+    """A bucket in which each file appears by one upload. Nothing that was seen is remembered, since it may change.
+
+    ``guard``: called before a small file or a line is written, as a job's manifest and its ledger are; raises where the
+    job has lost its place. Told whether to ask the store. Not pickled: the process that holds the place has it.
+    """
+
+    def __init__(self, url: str, objects: Objects | None = None, cache: FolderCache | None = None) -> None:
+        super().__init__(url, objects, cache)
+        self.guard: Callable[[bool], None] = lambda _: None
 
     def exists(self, name: str) -> bool:
         """Whether there is an object of that name, asked anew."""
@@ -62,13 +71,14 @@ class TargetBucket(Bucket):
     def write(self, name: str, data: bytes) -> FileInfo:
         """Publish ``data`` as an object."""
         check_name(name)
+        self.guard(name == MANIFEST_NAME)
         self.objects.put(name, data)
         return FileInfo(name=name, bytes=len(data), checksum=checksum(data))
 
     def lines(self, name: str) -> Lines:
         """New objects of lines, which are there one by one as they are added."""
         check_name(name)
-        return LineObjects(self.objects, name.removesuffix(".jsonl"))
+        return LineObjects(self.objects, name.removesuffix(".jsonl"), lambda: self.guard(False))
 
     @contextmanager
     def synced_together(self) -> Iterator[None]:
@@ -76,7 +86,9 @@ class TargetBucket(Bucket):
         yield
 
     def clear_temporary(self) -> None:
-        """Nothing is left behind by uploads that did not end."""
+        """Remove what was left by a job that was killed while workers looked for it; uploads leave nothing in sight."""
+        for name in self.below(f"{HOME}/tmp"):
+            self.objects.remove(name)
 
     def remove(self, name: str) -> None:
         """Remove an object; fine when it is not there."""

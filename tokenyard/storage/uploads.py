@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tokenyard.errors import StorageError
@@ -32,16 +32,21 @@ def upload(objects: Objects, name: str) -> Iterator[PublishedFile]:
 
 
 class LineObjects:
-    """Lines in objects ``<stem>-0.jsonl``, ``<stem>-1.jsonl`` ..., each uploaded anew until it is full."""
+    """Lines in objects ``<stem>-0.jsonl``, ``<stem>-1.jsonl`` ..., each uploaded anew until it is full.
 
-    def __init__(self, objects: Objects, stem: str) -> None:
+    ``guard``: called before each upload; may raise.
+    """
+
+    def __init__(self, objects: Objects, stem: str, guard: Callable[[], None] = lambda: None) -> None:
         self._objects = objects
         self._stem = stem
+        self._guard = guard
         self._number = 0
         self._lines: list[bytes] = []
 
     def add(self, line: bytes) -> None:
         """Upload a line. Raises StorageError."""
+        self._guard()
         self._lines.append(line)
         self._objects.put(f"{self._stem}-{self._number}.jsonl", b"".join(self._lines))
         if len(self._lines) == _LINES:

@@ -177,12 +177,17 @@ def test_urls_are_told_from_paths() -> None:
         ("s3:///a", r"s3:///a: names no bucket; expected s3://BUCKET/FOLDER"),
         ("https://host/a?token=1", r"https://host/a: a URL of a corpus has no query, no fragment and no password"),
         ("https://me:secret@host/a", r"https://host/a: a URL of a corpus has no query, no fragment and no password"),
+        ("ftp://me:secret@host/a?sig=1", r"ftp://host/a: no scheme is called ftp"),
+        ("https://me:secret@[host/a", r"https://\[host/a: .*; expected https://HOST/FOLDER"),
+        ("s3://b/a/../c", r"s3://b/a/../c: names of objects have no '//', '.' or '..'"),
+        ("s3://b/a//c", r"s3://b/a//c: names of objects have no '//', '.' or '..'"),
         ("hf://datasets/owner", r"expected hf://datasets/OWNER/NAME@REVISION/FOLDER"),
     ],
 )
 def test_a_url_that_leads_nowhere_is_refused(url: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as refused:
         open_objects(url).head("x")
+    assert "secret" not in str(refused.value)
 
 
 def test_a_missing_obstore_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ class Helper:
         try:
             connection.send((url, patience, name, args))
             if not connection.poll(allowed):
+                self.has_ended = True  # for the next call: it is stuck, and this connection is lost
                 raise StorageError(f"{url}: no answer from the process that makes calls in {allowed:g} s; run it again")
             fine, value = connection.recv()
         except (EOFError, ConnectionError) as e:

@@ -42,21 +42,24 @@ def split_url(url: str) -> Location:
     scheme = found.group(1).lower() if found else ""
     if scheme not in SCHEMES:
         raise ConfigError(
-            f"{url}: no scheme is called {scheme or 'that'}; known are {', '.join(f'{s}://' for s in SCHEMES)}, and "
-            "paths of this machine"
+            f"{_bare(url)}: no scheme is called {scheme or 'that'}; known are {', '.join(f'{s}://' for s in SCHEMES)}, "
+            "and paths of this machine"
         )
     try:
         parts = urlsplit(url)
     except ValueError as e:
-        raise ConfigError(f"{url}: {e}; expected {_form(scheme)}") from e
+        raise ConfigError(f"{_bare(url)}: {e}; expected {_form(scheme)}") from e
     if scheme != "file" and not parts.netloc:
-        raise ConfigError(f"{url}: names no bucket; expected {_form(scheme)}")
+        raise ConfigError(f"{_bare(url)}: names no bucket; expected {_form(scheme)}")
     if parts.query or parts.fragment or parts.password:
         raise ConfigError(
             f"{_bare(url)}: a URL of a corpus has no query, no fragment and no password; credentials come from the "
             "environment"
         )
-    return Location(scheme=scheme, root=parts.netloc, prefix=unquote(parts.path).strip("/"))
+    prefix = unquote(parts.path).strip("/")
+    if scheme != "file" and prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
+        raise ConfigError(f"{url}: names of objects have no '//', '.' or '..'; write the whole path, without them")
+    return Location(scheme=scheme, root=parts.netloc, prefix=prefix)
 
 
 def _form(scheme: str) -> str:
@@ -64,6 +67,7 @@ def _form(scheme: str) -> str:
 
 
 def _bare(url: str) -> str:
-    """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+    """A URL without what may be secret in it: a user with a password, a query, a fragment."""
+    scheme, colon, rest = re.split(r"[?#]", url, maxsplit=1)[0].partition("://")
+    root, slash, path = rest.partition("/")
+    return f"{scheme}{colon}{root.rpartition('@')[2]}{slash}{path}"
