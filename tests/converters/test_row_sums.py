@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tests.corpora import random_rows, write_corpus
 from tokenyard.converters.row_sums import RowSum, row_digests, sum_of, sum_of_corpus
+from tokenyard.converters.workers import Workers
+from tokenyard.errors import DataError
 from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
 
@@ -89,4 +91,12 @@ def test_rows_that_are_others_or_come_more_often_are_told(changed: list[list[int
 
 def test_a_corpus_is_summed_the_same_by_any_number_of_workers(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", random_rows(seed=1, num_rows=3000, longest=5), shard_bytes=5000)
-    assert sum_of_corpus(corpus, 1) == sum_of_corpus(corpus, 2) == sum_of(corpus.batches())
+    sums = [sum_of_corpus(corpus, Workers(num_workers=n)) for n in (1, 2)]
+    assert sums == 2 * [sum_of(corpus.batches())]
+
+
+@pytest.mark.parametrize("id", [-1, 2**32])
+def test_ids_that_have_no_digest_are_refused(id: int) -> None:
+    tokens = np.array([7, id])
+    with pytest.raises(DataError, match=f"token id {id} is outside 0 .. 4294967295"):
+        row_digests(RowBatch(tokens=tokens, offsets=np.array([0, 2])))

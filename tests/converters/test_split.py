@@ -13,6 +13,7 @@ from tokenyard.converters import picking
 from tokenyard.converters.pack import pack
 from tokenyard.converters.row_sums import RowSum, sum_of_corpus
 from tokenyard.converters.split import split, split_part
+from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus, open_corpus
 from tokenyard.errors import ConfigError, DestinationExistsError, VerificationError
 
@@ -49,7 +50,7 @@ def test_each_row_is_in_one_part_which_keeps_the_order(source: Path, tmp_path: P
     assert {name: len(part) for name, part in parts.items()} == {"train": 2683, "validation": 300, "test": 17}
     assert {part.format for part in parts.values()} == {to}
     check_split(open_corpus(source), parts)
-    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), 1))
+    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), Workers()))
     assert {name: said["digest"] for name, said in report.parts.items()} == {n: p.digest for n, p in parts.items()}
 
 
@@ -114,7 +115,7 @@ def test_a_part_that_is_gone_is_made_again_and_the_others_are_held_to_the_source
     report = split(source, tmp_path / "out", parts=PARTS, **SMALL)
     assert tree(tmp_path / "out") == before
     assert manifest.stat().st_mtime_ns == made
-    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), 1))
+    assert report.rows_digest == str(sum_of_corpus(open_corpus(source), Workers()))
 
 
 def test_a_split_of_other_settings_is_not_gone_on_with_but_replaced_when_asked(source: Path, tmp_path: Path) -> None:
@@ -124,6 +125,13 @@ def test_a_split_of_other_settings_is_not_gone_on_with_but_replaced_when_asked(s
     split(source, tmp_path / "out", parts=PARTS, seed=2, overwrite=True, **SMALL)
     split(source, tmp_path / "other", parts=PARTS, seed=2, **SMALL)
     assert tree(tmp_path / "out") == tree(tmp_path / "other")
+
+
+def test_a_part_of_another_split_is_not_left_beside_parts_that_may_have_its_rows(source: Path, tmp_path: Path) -> None:
+    split(source, tmp_path / "out", parts=PARTS, seed=1, **SMALL)
+    for overwrite in (False, True):
+        with pytest.raises(DestinationExistsError, match="test: a part of another split is there, which may have rows"):
+            split(source, tmp_path / "out", parts={"validation": 0.1}, seed=2, overwrite=overwrite, **SMALL)
 
 
 def test_parts_that_are_not_the_source_together_are_noticed_before_the_last_appears(
@@ -140,6 +148,7 @@ def test_parts_that_are_not_the_source_together_are_noticed_before_the_last_appe
     [
         ({"parts": {}}, "expected at least one part besides the rest"),
         ({"parts": {"a/b": 0.1}}, "'a/b' is to be a folder's name"),
+        ({"parts": {2024: 0.1}}, "2024 is to be a folder's name, as text"),
         ({"parts": {".a": 0.1}}, "'.a' is to be a folder's name"),
         ({"parts": {"train": 0.1}}, "rest: 'train' is the name of a part already"),
         (
