@@ -91,8 +91,8 @@ def test_rows_that_are_others_or_come_more_often_are_told(changed: list[list[int
 
 def test_a_corpus_is_summed_the_same_by_any_number_of_workers(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", random_rows(seed=1, num_rows=3000, longest=5), shard_bytes=5000)
-    sums = [sum_of_corpus(corpus, Workers(num_workers=n)) for n in (1, 2)]
-    assert sums == 2 * [sum_of(corpus.batches())]
+    one, two = (sum_of_corpus(corpus, Workers(num_workers=number)) for number in (1, 2))
+    assert one == two == sum_of(corpus.batches())
 
 
 @pytest.mark.parametrize("id", [-1, 2**32])

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tokenyard.cli.jobs import (
+from tokenyard.cli.output import parse_options
+from tokenyard.cli.progress import progress
+from tokenyard.cli.running import (
     Address,
     Config,
     Destination,
@@ -18,15 +20,13 @@ from tokenyard.cli.jobs import (
     Read,
     Task,
     Workers,
-    _need,
-    _part,
-    _run,
-    _settings,
-    _tell,
-    _told_what_is_kept,
+    check_needed,
+    job_settings,
+    part_of,
+    run_or_share,
+    tell,
+    told_what_is_kept,
 )
-from tokenyard.cli.output import parse_options
-from tokenyard.cli.progress import progress
 from tokenyard.errors import ConfigError
 
 Source = Annotated[str | None, typer.Argument(metavar="SRC", help="The corpus to read.")]
@@ -71,9 +71,9 @@ def filter(
         "executor": executor,
         "address": address,
     }
-    settings = _settings("filter", config, given, overwrite, option, read)
-    _need(settings, "src", "dst")
-    _run(run, plan, settings, task, finish, "filtered", json)
+    settings = job_settings("filter", config, given, overwrite, option, read)
+    check_needed(settings, "src", "dst")
+    run_or_share(run, plan, settings, task, finish, "filtered", json)
 
 
 def split(
@@ -107,14 +107,14 @@ def split(
     parts = parse_options(part, keep_names=True) or None
     given: dict[str, Any] = {"src": src, "dst": dst, "parts": parts, "rest": rest, "seed": seed}
     given |= {"format": format, "num_workers": workers, "executor": executor, "address": address}
-    settings = _settings("split", config, given, overwrite, option, read)
-    _need(settings, "src", "dst")
+    settings = job_settings("split", config, given, overwrite, option, read)
+    check_needed(settings, "src", "dst")
     if task is None or finish:
-        _run(run, split_part, settings, task, finish, "split: the rows of all parts are the source's", json)
+        run_or_share(run, split_part, settings, task, finish, "split: the rows of all parts are the source's", json)
         return
-    with progress("split") as show, _told_what_is_kept():
-        report = split_part(**settings, part=_part(task), on_progress=show)
-    _tell(f"did its tasks ({task})", report.to_dict(), json)
+    with progress("split") as show, told_what_is_kept():
+        report = split_part(**settings, part=part_of(task), on_progress=show)
+    tell(f"did its tasks ({task})", report.to_dict(), json)
 
 
 def merge(
@@ -154,6 +154,6 @@ def merge(
         given |= {"sources": corpora[:-1], "dst": corpora[-1]}
     elif corpora:
         raise ConfigError(f"{corpora[0]}: merge takes its sources and then the corpus to make; see --help")
-    settings = _settings("merge", config, given, overwrite, option, read)
-    _need(settings, "sources", "dst")
-    _run(run, plan, settings, task, finish, "merged: every row read back equals its source's", json)
+    settings = job_settings("merge", config, given, overwrite, option, read)
+    check_needed(settings, "sources", "dst")
+    run_or_share(run, plan, settings, task, finish, "merged: every row read back equals its source's", json)

@@ -35,7 +35,7 @@ class ConvertConfig(JobConfig):
     """Settings of `convert`: a corpus in another format, proven to hold the same."""
 
     src: str | list[str] | None = None
-    """The corpus: a folder, a file, a list of files, or a file:// URL."""
+    """The corpus: a folder, a file, a list of files, or a URL."""
     to: str | None = None
     """The format to write: npy, mds, webdataset, parquet, jsonl, csv."""
     token_dtype: TokenDtype | None = None

@@ -12,7 +12,7 @@ class SourceConfig(ReadConfig):
     """A corpus of a mixture. Format and read are as in data; the rest of these keys is for corpora of others."""
 
     path: str | list[str]
-    """A folder, a file, a list of files, or a file:// URL."""
+    """A folder, a file, a list of files, or a URL."""
     name: str = ""
     """What messages and logs call it; the last part of path when not given."""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -61,7 +61,7 @@ class DataConfig(ReadConfig):
     """What is read. The keys that `open_corpus` takes, format among them, are about path; sources have their own."""
 
     path: str | list[str] | None = None
-    """One corpus: a folder, a file, a list of files, or a file:// URL. This or sources is needed."""
+    """One corpus: a folder, a file, a list of files, or a URL. This or sources is needed."""
     sources: list[SourceConfig] | None = None
     """Several corpora, in any formats, mixed by weights; in place of path."""
     weights_in: Literal["tokens", "samples"] = "tokens"

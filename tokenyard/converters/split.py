@@ -103,9 +103,9 @@ def split(
     ``parts``: for each part its share of the rows (0.01) or its number of rows (5000); ``{"validation": 0.01}`` unless
     given. All other rows go to ``rest``. ``seed`` chooses the rows; parts keep the order of the source. Each part is
     written in a pass over the source, and appears whole, one after another; an interrupted split goes on, and
-    ``finish`` publishes what parts of the job have done, as in ``convert``, and so do ``executor`` and
-    ``address``. The last one appears only when the sum of
-    the digests of the rows of all parts is that of the source: nothing is lost, and nothing is in two.
+    ``finish`` publishes what parts of the job have done; ``executor`` and ``address`` are as in ``convert``. The last
+    one appears only when the sum of the digests of the rows of all parts is that of the source: nothing is lost, and
+    nothing is in two.
 
     Raises ConfigError, VerificationError, DataError, SchemaError, DestinationExistsError, StorageError.
     """
