@@ -91,7 +91,7 @@ class Digester:
 
 def tokens_leaf(parts: Sequence[RowBatch]) -> bytes:
     """The leaf of one digest block, whose rows come in parts."""
-    width = 2 if max(_largest_id(p.tokens) for p in parts) < 2**16 else 4
+    width = 2 if max(largest_id(p.tokens) for p in parts) < 2**16 else 4
     leaf = blake3.blake3(b"tokenyard/tokens/1\0" + _u64(sum(len(p) for p in parts)) + _u64(width))
     for part in parts:
         leaf.update(part.lengths.astype("<u8").tobytes())
@@ -101,7 +101,7 @@ def tokens_leaf(parts: Sequence[RowBatch]) -> bytes:
     return leaf.digest()
 
 
-def _largest_id(tokens: Array) -> int:
+def largest_id(tokens: Array) -> int:
     """The largest id, or one as good to tell the width by. Raises DataError for ids outside 0 .. 2^32 - 1."""
     if not len(tokens) or (tokens.dtype.kind == "u" and tokens.itemsize <= 2):
         return 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.corpora import random_rows, write_corpus
 from tokenyard.converters.row_sums import RowSum, row_digests, sum_of, sum_of_corpus
 from tokenyard.converters.workers import Workers
+from tokenyard.errors import DataError
 from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
 
@@ -92,3 +93,10 @@ def test_a_corpus_is_summed_the_same_by_any_number_of_workers(tmp_path: Path) ->
     corpus = write_corpus(tmp_path / "c", random_rows(seed=1, num_rows=3000, longest=5), shard_bytes=5000)
     one, two = (sum_of_corpus(corpus, Workers(num_workers=number)) for number in (1, 2))
     assert one == two == sum_of(corpus.batches())
+
+
+@pytest.mark.parametrize("id", [-1, 2**32])
+def test_ids_that_have_no_digest_are_refused(id: int) -> None:
+    tokens = np.array([7, id])
+    with pytest.raises(DataError, match=f"token id {id} is outside 0 .. 4294967295"):
+        row_digests(RowBatch(tokens=tokens, offsets=np.array([0, 2])))

@@ -127,6 +127,13 @@ def test_a_split_of_other_settings_is_not_gone_on_with_but_replaced_when_asked(s
     assert tree(tmp_path / "out") == tree(tmp_path / "other")
 
 
+def test_a_part_of_another_split_is_not_left_beside_parts_that_may_have_its_rows(source: Path, tmp_path: Path) -> None:
+    split(source, tmp_path / "out", parts=PARTS, seed=1, **SMALL)
+    for overwrite in (False, True):
+        with pytest.raises(DestinationExistsError, match="test: a part of another split is there, which may have rows"):
+            split(source, tmp_path / "out", parts={"validation": 0.1}, seed=2, overwrite=overwrite, **SMALL)
+
+
 def test_parts_that_are_not_the_source_together_are_noticed_before_the_last_appears(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +148,7 @@ def test_parts_that_are_not_the_source_together_are_noticed_before_the_last_appe
     [
         ({"parts": {}}, "expected at least one part besides the rest"),
         ({"parts": {"a/b": 0.1}}, "'a/b' is to be a folder's name"),
+        ({"parts": {2024: 0.1}}, "2024 is to be a folder's name, as text"),
         ({"parts": {".a": 0.1}}, "'.a' is to be a folder's name"),
         ({"parts": {"train": 0.1}}, "rest: 'train' is the name of a part already"),
         (

@@ -83,6 +83,7 @@ def test_split_is_refused_where_the_idx_says_it(tmp_path: Path) -> None:
         ([[1, 2, 3, 4]], [0, 1], {"code": 6}, r"a\.bin: holds float64, but token ids are integers"),
         ([[1, 2]], [0, 2], {}, r"a\.idx: its ends of documents don't lead from 0 to its 1 sequences"),
         ([[1, 2], [3]], [0, 2, 1, 2], {}, r"a\.idx: its ends of documents don't lead from 0 to its 2 sequences"),
+        ([[1, 2]], [0, 2**63 - 1, -2, 1], {}, r"a\.idx: its ends of documents don't lead from 0 to its 1 sequences"),
         ([[1, 2]], [], {}, r"a\.idx: its ends of documents don't lead from 0 to its 1 sequences"),
         ([[1, 2], [3, 4]], [0, 2], {"code": 4}, r"a\.idx: it tells of sequences with 4 tokens .* the \.bin .* holds 2"),
     ],

@@ -29,6 +29,11 @@ def test_quantiles_mean_and_total_are_those_of_numpy(parts, share):
     assert (len(counts), counts.total) == (len(every), every.sum())
 
 
+def test_lengths_that_a_field_can_not_mean_have_a_bin_too():
+    found = counted([[-1, 0, 2**62, 2**63 - 1]]).bins()
+    assert [(b.low, b.high) for b in found if b.count] == [(0, 0), (2**61 + 1, 2**62), (2**62 + 1, 2**63 - 1)]
+
+
 @given(LENGTHS)
 def test_bins_hold_every_length_once_and_follow_one_another(parts):
     bins = counted(parts).bins()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+import tokenyard
 from tests.monitor.runs import in_python, loader_of, slow_storage, verdict, watched, write
 from tests.servers import web
 
@@ -101,3 +102,15 @@ def test_workers_without_a_core_are_told(npy):
     found = verdict(reports)
     assert found.kind == "cpu", found
     assert "are waiting for a core" in found.evidence
+
+
+def test_a_loop_that_begins_late_gets_the_verdict_of_its_steps(npy, monkeypatch):
+    slow_storage(monkeypatch, lambda: 0.004)
+    loader = loader_of(npy, read="pread", cache_bytes=0, num_threads=1)
+    with tokenyard.Monitor(loader, every_steps=20, quiet=True) as monitor:
+        time.sleep(3)
+        for _ in itertools.islice(loader, 22):
+            time.sleep(0.01)
+    first = monitor.reports[0]
+    assert first.figures.stepping_seconds < first.figures.seconds - 2
+    assert first.verdict.kind == "disk", first.verdict

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from tests.monitor.runs import write
 from tokenyard.monitor.ranks import RankBoard, RankWindow, straggler
@@ -65,3 +66,40 @@ def test_without_a_process_group_a_rank_is_alone():
     board = RankBoard()
     assert board.exchange(window(0, 1, 2)) == [window(0, 1, 2)]
     assert board.unknown == "torch.distributed is not initialized"
+
+
+class Store(dict):
+    """As that of torch.distributed, in this process."""
+
+    def set(self, key, value):
+        self[key] = value.encode()
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+
+def boards(monkeypatch, *names):
+    """Boards that share a store of two ranks."""
+    store = Store()
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(RankBoard, "_connected", lambda board: store)
+    return [RankBoard(name) for name in names]
+
+
+def test_what_evaluates_is_no_straggler_of_what_trains(monkeypatch):
+    ours, training, evaluating = boards(monkeypatch, "train", "train", "eval")
+    training.exchange(window(1, 1, 100))
+    evaluating.exchange(window(1, 50, 50))
+    assert ours.exchange(window(0, 1, 100)) == [window(0, 1, 100), window(1, 1, 100)]
+
+
+def test_a_rank_that_leaves_no_new_window_is_left_out_until_it_does(monkeypatch):
+    ours, other = boards(monkeypatch, "train", "train")
+    other.exchange(window(1, 50, 50))
+    assert [len(ours.exchange(window(0, 1, 100))) for _ in range(5)] == [2, 2, 2, 1, 1]
+    other.exchange(window(1, 51, 50))
+    assert len(ours.exchange(window(0, 1, 100))) == 2
+
+
+def test_ranks_that_compute_next_to_nothing_are_no_stragglers():
+    assert straggler([window(0, 0, 0.001), window(1, 0, 0.002)]) is None

@@ -16,6 +16,7 @@ WAITING = Figures(
     world_size=1,
     step=99,
     seconds=10.0,
+    stepping_seconds=10.0,
     num_steps=100,
     num_batches=100,
     num_tokens=100,
@@ -105,3 +106,10 @@ def test_more_threads_are_not_asked_for_where_no_core_is_idle():
     assert found.kind == "threads"
     assert found.advice.startswith("give this rank more cores (SLURM: --cpus-per-task")
     assert "5 busy cores would make batches as fast as they are taken" in found.advice
+
+
+def test_what_the_loop_did_before_its_steps_does_not_make_threads_idle():
+    # A minute of compiling lies in the window, in which full queues let threads rest.
+    found = judge(replace(WAITING, seconds=70.0))
+    assert found.kind == "disk"
+    assert judge(replace(WAITING, seconds=70.0, stepping_seconds=70.0)).kind == "prefetch"

@@ -70,9 +70,11 @@ def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
             f"where {text!r}: there is no field {name!r}; there are {', '.join(sorted(fields)) or 'none'}"
         )
     try:
-        value = yaml.safe_load(said)
-    except yaml.YAMLError:
-        raise ConfigError(f'where {text!r}: {said!r} is no value; put text in quotes, as in {name} == "a: b"') from None
+        value = _read(said)
+    except (yaml.YAMLError, RecursionError):
+        raise ConfigError(
+            f'where {text!r:.200}: {said!r:.200} is no value; put text in quotes, as in {name} == "a: b"'
+        ) from None
     type = fields[name]
     if sign in ("is", "is not"):
         if said != "null":
@@ -89,6 +91,19 @@ def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
     return Condition(text, name, sign, values if is_listed else values[0])
 
 
+def _read(said: str) -> Any:
+    """A value. Raises YAMLError also where YAML would take a part of it for something else, as ``#`` for a comment."""
+    end = 0
+    for token in yaml.scan(said):
+        if isinstance(token, yaml.AnchorToken | yaml.DocumentStartToken | yaml.DocumentEndToken | yaml.DirectiveToken):
+            raise yaml.YAMLError
+        if isinstance(token, yaml.ScalarToken | yaml.FlowSequenceEndToken):
+            end = token.end_mark.index
+    if end < len(said) and said.find("#", end) >= 0:
+        raise yaml.YAMLError
+    return yaml.safe_load(said)
+
+
 def _checked(text: str, name: str, type: FieldType, value: Any) -> Any:
     if not type.is_binary and type.name != "bool" and isinstance(value, str):
         with suppress(ValueError):
@@ -101,6 +116,16 @@ def _checked(text: str, name: str, type: FieldType, value: Any) -> Any:
         fits, expected = isinstance(value, int | float) and not isinstance(value, bool), "a number"
     if not fits:
         raise ConfigError(f"where {text!r}: field {name!r} is {type}, so expected {expected}; found {value!r}")
+    if value != value:
+        raise ConfigError(
+            f"where {text!r}: a NaN is neither equal to anything, nor less or more; '{name} >= -inf' holds for all "
+            "that are none"
+        )
+    if type.name.startswith("float"):
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ConfigError(f"where {text!r:.200}: no float is as large as that; use {name} < inf") from None
     return value
 
 

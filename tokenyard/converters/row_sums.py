@@ -19,7 +19,7 @@ from blake3 import blake3
 from tokenyard.converters.job import plan_rows
 from tokenyard.converters.workers import Workers
 from tokenyard.corpus import Corpus
-from tokenyard.digest import canonical_items, digest_type
+from tokenyard.digest import canonical_items, digest_type, largest_id
 from tokenyard.rows import Array, Column, Offsets, RowBatch
 
 #: One piece of bytes for each row.
@@ -62,7 +62,11 @@ def sum_of(batches: Iterable[RowBatch]) -> RowSum:
 
 
 def row_digests(batch: RowBatch) -> list[bytes]:
-    """The digest of each row, 32 bytes: of its tokens, then of each field by name. See docs/specification.md."""
+    """The digest of each row, 32 bytes: of its tokens, then of each field by name. See docs/specification.md.
+
+    Raises DataError for ids outside 0 .. 2^32 - 1, of which two would be one.
+    """
+    largest_id(batch.tokens)  # raises
     head = b"tokenyard/row/1\0"
     parts = _token_parts(batch)
     for name in sorted(batch.fields):

@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,10 @@ class SplitSettings(PickSettings):
         if not self.parts:
             raise ConfigError("parts: expected at least one part besides the rest, as in {validation: 0.01}")
         for name in (*self.parts, self.rest):
-            if not _NAME.fullmatch(str(name)):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise ConfigError(
-                    f"parts: {name!r} is to be a folder's name; use letters, digits, '_', '-' and '.', not at the front"
+                    f"parts: {name!r} is to be a folder's name, as text; use letters, digits, '_', '-' and '.', not at "
+                    "the front"
                 )
         if self.rest in self.parts:
             raise ConfigError(f"rest: {self.rest!r} is the name of a part already; choose another")
@@ -228,6 +230,7 @@ def _place(dst: str | os.PathLike[str], name: str) -> str:
 
 def _all_done(jobs: Mapping[str, Job[range]], dst: str | os.PathLike[str], overwrite: bool) -> dict[str, Manifest]:
     """The parts that need not be made, an earlier run having come so far. Raises DestinationExistsError."""
+    _check_alone(jobs, dst)
     done = {name: found for name, job in jobs.items() if (found := _done(job, dst, name)) is not None}
     if len(done) < len(jobs):
         return done
@@ -237,6 +240,19 @@ def _all_done(jobs: Mapping[str, Job[range]], dst: str | os.PathLike[str], overw
         f"{os.fspath(dst)}: this split is there already; pass --overwrite (overwrite=True) to make it anew, or choose "
         "another destination"
     )
+
+
+def _check_alone(jobs: Mapping[str, Job[range]], dst: str | os.PathLike[str]) -> None:
+    """Refuse a folder in which another split left a part, whose rows would be in parts of this one too."""
+    for there in sorted(Path(dst).glob(f"*/{HOME}")):
+        made = None
+        with suppress(TokenyardError):
+            made = open_corpus(there.parent).manifest.provenance.get("job")
+        if made == "split" and there.parent.name not in jobs:
+            raise DestinationExistsError(
+                f"{there.parent}: a part of another split is there, which may have rows that go to {' or '.join(jobs)} "
+                "now; remove it, or choose another destination"
+            )
 
 
 def _done(job: Job[range], dst: str | os.PathLike[str], name: str) -> Manifest | None:

@@ -13,8 +13,8 @@ Int64Array = NDArray[np.int64]
 
 #: Shards whose row indexes are read unless all are asked for; those of a corpus that others made are there already.
 INDEXED_SHARDS = 64
-#: Bins end at 0, 1, 2, 4, 8 ...: each holds what is above the end before it.
-_ENDS = np.concatenate([[0], 2 ** np.arange(63, dtype=np.int64)])
+#: Bins end at 0, 1, 2, 4, 8 ... and at the largest number: each holds what is above the end before it.
+_ENDS = np.concatenate([[0], 2 ** np.arange(63, dtype=np.int64), [np.iinfo(np.int64).max]])
 
 
 @dataclass(frozen=True, kw_only=True)

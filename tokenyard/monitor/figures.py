@@ -91,6 +91,8 @@ class Figures:
         world_size: of how many.
         step: the last one.
         seconds: that the window lasted.
+        stepping_seconds: of these, what its steps waited and computed, without the first one of an iteration; less than
+            `seconds` where the loop did something else, as building a model, evaluating, compiling in its first step.
         num_steps: in it.
         num_batches: micro-batches in it.
         num_tokens: in it, on this rank.
@@ -103,6 +105,7 @@ class Figures:
     world_size: int
     step: int
     seconds: float
+    stepping_seconds: float
     num_steps: int
     num_batches: int
     num_tokens: int

@@ -89,7 +89,7 @@ class Monitor:
         self._sinks = _sinks(self._rank, self._lines, jsonl, tensorboard, wandb)
         self._collector = Collector()
         self._sampler = Sampler([str(corpus.path) for corpus in loader.dataset.corpora])
-        self._board = RankBoard()
+        self._board = RankBoard("+".join(corpus.digest or corpus.structural_id for corpus in loader.dataset.corpora))
         self._summary = Summary()
         self._begun = time.perf_counter()
         self._ended = threading.Event()

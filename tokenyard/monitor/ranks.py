@@ -17,8 +17,10 @@ import torch.distributed as dist
 from tokenyard.monitor.verdict import WAIT_SHARE, Verdict
 
 _KEY = "tokenyard/monitor/"
-#: How much longer than the others' median a rank may compute.
-_SLOWER = 1.25
+#: How much longer than the others' median a rank may compute, and by how many ms.
+_SLOWER, _SLOWER_MS = 1.25, 1.0
+#: How often a window may be read before its rank counts as late or gone: ranks report at moments of their own.
+_MOST_READS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,17 @@ def process_rank(rank: int) -> int:
 class RankBoard:
     """Where ranks leave their windows. Errors of the store, whose process may have ended, end the exchange.
 
+    Args:
+        name: of what is watched, the same on all ranks; a loop that trains and one that evaluates don't mix.
+
     Attributes:
         unknown: why other ranks aren't seen; empty while they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
         self._store: Any = None
+        self._reads: dict[str, tuple[bytes, int]] = {}
         self.unknown = "torch.distributed is not initialized"
 
     def exchange(self, mine: RankWindow) -> list[RankWindow]:
@@ -67,15 +74,26 @@ class RankBoard:
             store = self._connected()
             if store is None:
                 return [mine]
-            store.set(f"{_KEY}{mine.rank}", json.dumps(asdict(mine)))
+            store.set(self._key(mine.rank), json.dumps(asdict(mine)))
             if mine.rank:
                 return [mine]
-            keys = [f"{_KEY}{rank}" for rank in range(1, dist.get_world_size())]
+            keys = [self._key(rank) for rank in range(1, dist.get_world_size())]
             there = [key for key in keys if store.check([key])]  # without that, reading would wait for it
-            return [mine, *(RankWindow(**json.loads(store.get(key))) for key in there)]
+            told = [text for key in there if (text := self._news(key, store.get(key))) is not None]
+            return [mine, *(RankWindow(**json.loads(text)) for text in told)]
         except (RuntimeError, ValueError) as e:  # what the store raises is of the first kind
             self._store, self.unknown = None, f"the store of torch.distributed failed: {e}"
             return [mine]
+
+    def _key(self, rank: int) -> str:
+        return f"{_KEY}{self._name}/{rank}"
+
+    def _news(self, key: str, text: bytes) -> bytes | None:
+        """What a rank left; None once it was read too often to be its last window."""
+        before, reads = self._reads.get(key, (b"", 0))
+        reads = reads + 1 if text == before else 1
+        self._reads[key] = text, reads
+        return text if reads <= _MOST_READS else None
 
     def _connected(self) -> Any:
         if (
@@ -110,7 +128,8 @@ def straggler(windows: Sequence[RankWindow]) -> Verdict | None:
         )
     slowest = max(windows, key=lambda w: w.compute_ms)
     usual = median(w.compute_ms for w in windows if w is not slowest)
-    if slowest.compute_ms > _SLOWER * usual and slowest.wait_share < WAIT_SHARE:
+    is_slower = slowest.compute_ms > max(_SLOWER * usual, usual + _SLOWER_MS)
+    if is_slower and slowest.wait_share < WAIT_SHARE:
         return Verdict(
             kind="straggler",
             evidence=f"rank {slowest.rank} computes {slowest.compute_ms:.0f} ms in a step, the other ranks {usual:.0f}",

@@ -79,7 +79,7 @@ def _of_loader(figures: Figures) -> Verdict:
     cause = main_cause(figures, found)
     if (figures.system.throttled or 0.0) >= _THROTTLED:
         cause = "cores"
-    elif making.num_makers and making.num_batches * making.wall_ms < _IDLE * making.num_makers * 1e3 * figures.seconds:
+    elif making.num_batches * making.wall_ms < _IDLE * making.num_makers * 1e3 * figures.stepping_seconds:
         return _of_prefetch(figures)
     evidence = (
         f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it; of the "

@@ -40,6 +40,7 @@ class Window:
             world_size=self.loader.world_size,
             step=self.steps[-1].step,
             seconds=self.seconds,
+            stepping_seconds=min(self.seconds, sum(step.waited + step.computed for step in usual)),
             num_steps=len(self.steps),
             num_batches=sum(step.num_batches for step in self.steps),
             num_tokens=sum(step.num_tokens for step in self.steps),

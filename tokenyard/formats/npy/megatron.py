@@ -53,7 +53,7 @@ def document_offsets(folder: Folder, name: str, num_tokens: int) -> Offsets:
             f"{where}: it tells of sequences with {int(starts[-1])} tokens one after another, the .bin beside it holds "
             f"{num_tokens}; they don't belong together, or one of them was cut"
         )
-    if not num_ends or ends[0] != 0 or ends[-1] != num_sequences or (np.diff(ends) < 0).any():
+    if not num_ends or ends[0] != 0 or ends[-1] != num_sequences or (ends[1:] < ends[:-1]).any():
         raise DataError(
             f"{where}: its ends of documents don't lead from 0 to its {num_sequences} sequences; it is damaged"
         )
