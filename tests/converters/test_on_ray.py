@@ -383,3 +383,12 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path, source: Path) -> N
 def test_a_cluster_leaves_nothing_in_shared_memory(cluster: Cluster) -> None:
     list(run(cluster, ray_cluster.add, 1, [1]))
     assert [name for name in os.listdir("/dev/shm") if "plasma" in name or "ray" in name] == []
+
+
+def test_a_cluster_without_a_cpu_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "_SECONDS_WITHOUT_CPU", 0.0)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1.0})
+    monkeypatch.setattr(ray, "wait", lambda refs, **_: ([], refs))
+    monkeypatch.setattr(on_ray, "_end", lambda _: None)
+    with pytest.raises(StorageError, match="no node left with a CPU to run tasks on; add one, and run the job again"):
+        list(on_ray._results(lambda task: task, ["a"], None))

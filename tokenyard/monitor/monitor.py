@@ -131,12 +131,16 @@ class Monitor:
 
     def _run(self) -> None:
         tick = _LONGEST_TICK if self._every_steps else min(_LONGEST_TICK, self._every_seconds / _TICKS)
-        while not self._ended.wait(tick):
+        try:
+            while not self._ended.wait(tick):
+                self._sampler.tick(self._collector.makers, self._collector.device)
+                if self._is_window_over():
+                    self._report()
             self._sampler.tick(self._collector.makers, self._collector.device)
-            if self._is_window_over():
-                self._report()
-        self._sampler.tick(self._collector.makers, self._collector.device)
-        self._report()
+            self._report()
+        except BaseException:
+            self.loader.watch(None)  # what nobody takes any more would pile up
+            raise
 
     def _is_window_over(self) -> bool:
         num_steps = self._collector.num_steps

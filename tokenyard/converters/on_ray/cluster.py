@@ -70,6 +70,11 @@ def check_nodes(id: str, sent: list[Any], expected: Mapping[str, str | None]) ->
             raise error
 
 
+def has_cpus() -> bool:
+    """Whether any node of the cluster runs tasks, now."""
+    return bool(ray.cluster_resources().get("CPU", 0) >= 1)
+
+
 def num_cpus() -> int:
     """Of the whole cluster, now; one at least, since a node may still come."""
     return max(1, int(ray.cluster_resources().get("CPU", 0)))

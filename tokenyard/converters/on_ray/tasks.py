@@ -5,6 +5,7 @@ A task whose node or process is gone is given to another one, a few times: two w
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -22,7 +23,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from tokenyard.converters.on_ray.cluster import as_remote, check_nodes, connected, num_cpus
+from tokenyard.converters.on_ray.cluster import as_remote, check_nodes, connected, has_cpus, num_cpus
 from tokenyard.converters.on_ray.worker import Sent, run_task
 from tokenyard.converters.sight import Sight
 from tokenyard.converters.versions import ENCODERS, installed
@@ -34,6 +35,8 @@ _ATTEMPTS = 4
 _AHEAD = 2
 #: How often the cluster is asked anew how large it is.
 _WAIT_SECONDS = 10.0
+#: How long the cluster may be without any CPU, while nodes come and go.
+_SECONDS_WITHOUT_CPU = 120.0
 #: How long tasks may take to end that are told to.
 _CANCEL_SECONDS = 30.0
 
@@ -64,8 +67,15 @@ def _results(submit: Callable[[Any], Any], tasks: Sequence[Any], num_workers: in
     # Ray itself would run a task that takes more memory than there is again and again, without end.
     lost: Counter[int] = Counter()
     numbers = iter(range(len(tasks)))
+    last_seen = time.monotonic()
     try:
         while True:
+            last_seen = time.monotonic() if has_cpus() else last_seen
+            if running and time.monotonic() - last_seen > _SECONDS_WITHOUT_CPU:
+                raise StorageError(
+                    "the Ray cluster has no node left with a CPU to run tasks on; add one, and run the job again: it "
+                    "goes on with what is not done"
+                )
             limit = num_workers or _AHEAD * num_cpus()
             for number in islice(numbers, max(0, limit - len(running))):
                 running[submit(tasks[number])] = number
