@@ -21,7 +21,7 @@ from tokenyard.storage.objects.direct import PIECE_BYTES
 
 ROWS = random_rows(3, 120, 100)
 #: Seconds: enough for a busy machine, and little to wait for.
-DEADLINE = 8.0
+DEADLINE = 16.0
 PASSING: list[Fault] = ["500", "503", "429", "reset", "cut", "slow", "stalled"]
 
 
@@ -92,7 +92,7 @@ CAUSES: dict[Fault, str] = {
 def test_faults_that_stay_end_in_an_error_that_names_them(
     fault: Fault, does: str, local: Corpus, url: str, faulty: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TOKENYARD_STORAGE_DEADLINE", "3")
+    monkeypatch.setenv("TOKENYARD_STORAGE_DEADLINE", "6")
     name = local.manifest.shards[1].name
     corpus = open_corpus(url)
     faulty.choose = lambda request: fault if request.kind == "GET" and request.key == name else None

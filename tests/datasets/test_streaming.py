@@ -186,10 +186,10 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
         config[f"ids {rank}"] = expected
     sums = 0
     for _ in range(sum(len(config[f"ids {rank}"]) for rank in range(2))):
-        sums += steps.get(timeout=120)[1]
+        sums += steps.get(timeout=240)[1]
         if sums % 16 == 0:
             assert bytes_on_disk(tmp_path) <= int(0.9 * total)
-    found = dict(result.get(timeout=120) for _ in range(2))
+    found = dict(result.get(timeout=240) for _ in range(2))
     for process in processes:
         process.join()
         assert process.exitcode == 0
@@ -316,7 +316,7 @@ def test_eight_ranks_that_are_killed_and_started_again_find_nothing_in_the_way(
     for process in processes:
         process.start()
     for _ in range(40):
-        assert receiving.poll(120)
+        assert receiving.poll(240)
         receiving.recv()
     for process in processes:
         process.kill()
