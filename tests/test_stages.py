@@ -30,7 +30,8 @@ def test_time_in_a_stage_inside_another_is_the_inner_ones_alone():
     assert set(times.stages) == {"read", "decode", "tensors"}
     read, decode = times.stages["read"], times.stages["decode"]
     assert read.wall - read.cpu >= 0.03e9
-    assert 0.05e9 <= decode.cpu <= decode.wall
+    # Two clocks, of which one may be told to run faster to keep the time of day.
+    assert 0.05e9 <= decode.cpu <= 1.01 * decode.wall
     assert read.cpu < decode.cpu
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,7 @@ os.fsync = slow
 """
 
 
-def until(reached: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(reached: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Ask again and again, until there is an answer."""
     end = time.monotonic() + seconds
     while not (found := reached()):
@@ -50,13 +49,14 @@ class Cluster:
         self.slow = folder / "slow"
         (folder / "site").mkdir()
         (folder / "site/sitecustomize.py").write_text(SLOW_DISK.format(flag=str(self.slow)))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        port = self.address.split(":")[1]
-        self._head = self._start("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
+        self.address = ""
+        self._head: subprocess.Popen[bytes] | None = None
         self._second: subprocess.Popen[bytes] | None = None
-        until(self._answers)
+
+    def start_head(self) -> None:
+        """Begin the first node, and wait until it tells the port that it has bound."""
+        self._head = self._start("--head", "--port=0", f"--temp-dir={self.folder}", "--include-dashboard=false")
+        self.address = until(self._told_address)
 
     def start_second(self) -> None:
         """Begin the second node, and wait for it; this process is connected."""
@@ -76,6 +76,15 @@ class Cluster:
             if node is not None:
                 kill(node)
 
+    def maps(self) -> str:
+        """What the processes of all nodes have mapped, as the kernel tells it."""
+        nodes = [node.pid for node in (self._head, self._second) if node is not None]
+        texts = []
+        for pid in [*nodes, *(found for node in nodes for found in descendants(node))]:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                texts.append(Path(f"/proc/{pid}/maps").read_text())
+        return "".join(texts)
+
     @staticmethod
     def nodes() -> list[str]:
         """The ids of the nodes, the head first; for one who is connected."""
@@ -84,21 +93,24 @@ class Cluster:
 
     def _start(self, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--node-ip-address=127.0.0.1"]
+        # Any free ports, since other clusters may begin nodes on this machine too.
+        command += ["--min-worker-port=0", "--max-worker-port=0"]
         command += ["--num-cpus=1", "--object-store-memory=80000000", f"--plasma-directory={self.folder}"]
         python_path = [str(self.folder / "site"), *sys.path]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(python_path), "RAY_USAGE_STATS_ENABLED": "0"}
+        env["RAY_memory_monitor_refresh_ms"] = "0"  # else it kills tasks where other programs have the memory
         with open(self.folder / "log", "ab") as log:
             return subprocess.Popen(
                 [*command, *options], env=env, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
 
-    def _answers(self) -> bool:
-        host, port = self.address.split(":")
+    def _told_address(self) -> str:
+        assert self._head is not None
+        assert self._head.poll() is None, (self.folder / "log").read_text()
         try:
-            socket.create_connection((host, int(port)), 1).close()
-        except OSError:
-            return False
-        return True
+            return (self.folder / "ray_current_cluster").read_text().strip()
+        except FileNotFoundError:
+            return ""
 
 
 def kill(node: subprocess.Popen[bytes]) -> None:
@@ -113,7 +125,7 @@ def kill(node: subprocess.Popen[bytes]) -> None:
 
 def descendants(pid: int) -> list[int]:
     found = []
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
                 found += [child, *descendants(child)]
@@ -133,6 +145,7 @@ def running_cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # short: names of sockets are limited to 107 bytes
     cluster = Cluster(folder)
     try:
+        cluster.start_head()
         with connected(cluster.address):
             cluster.start_second()
             yield cluster

@@ -539,7 +539,14 @@ def test_what_is_done_is_kept_however_a_job_is_ended(tmp_path: Path, bucket: str
     source, url = tmp_path / "source", f"{bucket}/out"
     write_corpus(source, random_rows(seed=3, num_rows=20_000, longest=6))
     program = [sys.executable, "-m", "tokenyard", "convert", str(source), url, "--to", "mds", "-o", "shard_bytes=10000"]
-    process = subprocess.Popen([*program, "-w", "2"], env=environment(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*program, "-w", "2"],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        # A job in the background inherits that it is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     until(lambda: open_objects(url).list(DONE_FOLDER), process)
     process.send_signal(number)
     said = process.communicate(timeout=100)[1]

@@ -156,10 +156,11 @@ def test_a_tenth_of_the_corpus_is_enough_and_each_epoch_fetches_it_once(
     assert counts.requests <= len(served.given)
 
 
-def _train(settings: dict[str, Any], rank: int, steps: Any, result: Any) -> None:
+def _train(settings: dict[str, Any], rank: int, steps: Any, result: Any, together: Any) -> None:
     loader = build_dataloader(settings, rank, 2)
     ids = []
     for batch in loader:
+        together.wait(200)  # as in a collective; else a rank that is far behind finds what it needs evicted
         ids.append(batch["sample_ids"].tolist())
         steps.put((rank, int(batch["input_ids"].sum())))
     result.put((rank, ids))
@@ -175,8 +176,8 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
         order={"block_samples": 2048, "lanes": 2, "global_batch_size": 64},
         loader={"num_workers": 2, "micro_batch_size": 8},
     )
-    steps, result = SPAWN.Queue(), SPAWN.Queue()
-    processes = [SPAWN.Process(target=_train, args=(config, rank, steps, result)) for rank in range(2)]
+    steps, result, together = SPAWN.Queue(), SPAWN.Queue(), SPAWN.Barrier(2)
+    processes = [SPAWN.Process(target=_train, args=(config, rank, steps, result, together)) for rank in range(2)]
     for process in processes:
         process.start()
     del config["loader"]["cache"]
@@ -186,10 +187,10 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
         config[f"ids {rank}"] = expected
     sums = 0
     for _ in range(sum(len(config[f"ids {rank}"]) for rank in range(2))):
-        sums += steps.get(timeout=120)[1]
+        sums += steps.get(timeout=240)[1]
         if sums % 16 == 0:
             assert bytes_on_disk(tmp_path) <= int(0.9 * total)
-    found = dict(result.get(timeout=120) for _ in range(2))
+    found = dict(result.get(timeout=240) for _ in range(2))
     for process in processes:
         process.join()
         assert process.exitcode == 0
@@ -316,7 +317,7 @@ def test_eight_ranks_that_are_killed_and_started_again_find_nothing_in_the_way(
     for process in processes:
         process.start()
     for _ in range(40):
-        assert receiving.poll(120)
+        assert receiving.poll(240)
         receiving.recv()
     for process in processes:
         process.kill()

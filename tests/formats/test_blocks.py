@@ -64,6 +64,7 @@ def test_the_one_put_aside_the_longest_ago_is_closed() -> None:
     assert closed == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_process_begins_with_nothing() -> None:
     recent: Recent[int] = Recent()
     owner = Owner()

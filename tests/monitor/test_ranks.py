@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +14,19 @@ from tokenyard.monitor.ranks import RankBoard, RankWindow, straggler
 
 SCRIPT = Path(__file__).with_name("straggling.py")
 
+pytestmark = pytest.mark.alone
+
 
 def run_two_ranks(folder, kind):
     write(folder / "c", shard_bytes=1 << 20)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(SCRIPT), str(folder), str(folder / "c"), kind]
-    ranks = [subprocess.Popen([*command, str(rank), port], env=env, stderr=subprocess.PIPE) for rank in range(2)]
-    said = [rank.communicate(timeout=120)[1].decode() for rank in ranks]
+    ranks = [subprocess.Popen([*command, str(rank)], env=env, stderr=subprocess.PIPE) for rank in range(2)]
+    try:
+        said = [rank.communicate(timeout=200)[1].decode() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
     assert [rank.returncode for rank in ranks] == [0, 0], said
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
@@ -36,8 +38,8 @@ def run_two_ranks(folder, kind):
 def test_a_rank_that_holds_the_others_up_is_named_by_rank_0(tmp_path, kind, words):
     found = run_two_ranks(tmp_path, kind)[0]
     told = [verdict for verdict in found if verdict and verdict[0] == "straggler"]
-    assert told, found
-    assert all(word in told[-1][1] for word in words)
+    # On a busy machine a rank may be late by itself for a window or two.
+    assert [verdict for _, verdict in told if all(word in verdict for word in words)], found
     records = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert max(len(record["ranks"]) for record in records) == 2
     assert {record["rank"] for record in records} == {0}

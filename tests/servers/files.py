@@ -80,6 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    #: Connections that may wait to be taken: with 5, as by default, some of many at once come a second late.
+    request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of clients that were killed."""

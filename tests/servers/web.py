@@ -39,8 +39,7 @@ def web_server(folder: Path, token: str | None = None) -> Iterator[Web]:
     class Handler(_Handler):
         web = state
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with _Server(("127.0.0.1", 0), Handler) as server:
         state.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -49,6 +48,12 @@ def web_server(folder: Path, token: str | None = None) -> Iterator[Web]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    #: Connections that may wait to be taken: with 5, as by default, some of many at once come a second late.
+    request_queue_size = 128
 
 
 class _Handler(BaseHTTPRequestHandler):

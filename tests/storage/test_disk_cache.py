@@ -242,7 +242,9 @@ def _fetch_and_never_end(home: str, number: int, ready: Any) -> None:
 
 def test_eight_processes_that_are_killed_leave_nothing_in_the_way(tmp_path: Path) -> None:
     receiving, sending = SPAWN.Pipe(duplex=False)
-    processes = [SPAWN.Process(target=_fetch_and_never_end, args=(str(tmp_path), n, sending)) for n in range(8)]
+    processes = [
+        SPAWN.Process(target=_fetch_and_never_end, args=(str(tmp_path), n, sending), daemon=True) for n in range(8)
+    ]
     for process in processes:
         process.start()
     assert {receiving.recv() for _ in processes} == set(range(8))
@@ -263,6 +265,7 @@ def test_eight_processes_that_are_killed_leave_nothing_in_the_way(tmp_path: Path
     assert not os.listdir(tmp_path / "ranks")
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_does_not_keep_the_locks_of_its_parent(tmp_path: Path) -> None:
     ready, go_on = os.pipe()
     with locked(tmp_path / "lock", 1, "testing"):

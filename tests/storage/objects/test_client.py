@@ -149,7 +149,6 @@ def _calls_of_a_child(objects: Objects, name: str) -> None:
     objects.put(name, b"done")
 
 
-@pytest.mark.timeout(60)
 def test_a_forked_child_makes_calls_too(bucket: str) -> None:
     objects = open_objects(bucket)
     objects.put("parent", DATA)
