@@ -19,7 +19,8 @@ from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import FileInfo
 from tokenyard.storage import checksum
 from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
-from tokenyard.storage.cache.locks import locked
+from tokenyard.storage.cache import ranks as ranks_module
+from tokenyard.storage.cache.locks import locked, try_lock
 from tokenyard.storage.cache.room import eviction_order
 from tokenyard.storage.cells import CELL_BYTES, CellHasher
 
@@ -323,3 +324,56 @@ def test_counts_of_several_processes_are_added(tmp_path: Path) -> None:
         process.start()
         process.join()
     assert (counters.sums().hits, counters.sums().wait_ns) == (4, 20)
+
+
+def test_a_rank_that_joins_while_others_look_who_lives_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others, mine = Ranks(tmp_path), Ranks(tmp_path)
+    others.join({"rank": 0}, 0)
+    looks = 2
+
+    def locked_late(handle: int) -> bool:
+        nonlocal looks
+        if looks:
+            looks -= 1
+            monkeypatch.setattr(ranks_module, "try_lock", try_lock)
+            others.living()  # takes the new file for one of the dead
+            monkeypatch.setattr(ranks_module, "try_lock", locked_late)
+        return try_lock(handle)
+
+    monkeypatch.setattr(ranks_module, "try_lock", locked_late)
+    mine.join({"rank": 1}, 5)
+    assert sorted((rank.told["rank"], rank.step) for rank in others.living()) == [(0, 0), (1, 5)]
+    mine.leave()
+    assert [rank.told["rank"] for rank in others.living()] == [0]
+    others.leave()
+
+
+def test_what_another_fetches_anew_is_not_removed_by_who_fetched_it_before(tmp_path: Path) -> None:
+    cache, first, second = DiskCache(tmp_path, 1000), Piece("file", 0, 100), Piece("file", 100, 200)
+
+    def while_another_fetches_the_first() -> bytes:
+        cache.drop(first)
+        going_on.start()
+        assert begun.wait(10)
+        return bytes(100)
+
+    def slowly() -> bytes:
+        begun.set()
+        assert may_end.wait(10)
+        return bytes(100)
+
+    begun, may_end, failed = threading.Event(), threading.Event(), []
+
+    def fetch_again() -> None:
+        try:
+            cache.fill_all([(first, slowly)])
+        except StorageError as e:
+            failed.append(e)
+
+    going_on = threading.Thread(target=fetch_again)
+    assert cache.fill_all([(first, lambda: bytes(100)), (second, while_another_fetches_the_first)])
+    may_end.set()
+    going_on.join(10)
+    assert not failed
+    assert cache.has(first)
+    assert cache.has(second)
