@@ -20,6 +20,7 @@ from tokenyard.manifest import FileInfo
 from tokenyard.storage import checksum
 from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
 from tokenyard.storage.cache import ranks as ranks_module
+from tokenyard.storage.cache import room as room_module
 from tokenyard.storage.cache.locks import locked, try_lock
 from tokenyard.storage.cache.room import eviction_order
 from tokenyard.storage.cells import CELL_BYTES, CellHasher
@@ -377,3 +378,33 @@ def test_what_another_fetches_anew_is_not_removed_by_who_fetched_it_before(tmp_p
     assert not failed
     assert cache.has(first)
     assert cache.has(second)
+
+
+def test_what_lay_there_when_the_machine_was_started_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = Remote(content(3 * CELL_BYTES))
+    monkeypatch.setattr(room_module, "_boot_id", lambda: b"one start")
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    assert len(remote.ranges) == 1
+    monkeypatch.setattr(room_module, "_boot_id", lambda: b"another")
+    assert cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100).tobytes() == remote.data[:100]
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    assert len(remote.ranges) == 2
+    assert bytes_on_disk(tmp_path) == CELL_BYTES
+
+
+def test_a_fork_of_a_rank_does_not_take_its_place(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path)
+    ranks.join({"rank": 0}, 3)
+    if (child := os.fork()) == 0:
+        try:
+            ranks.tell(7)
+            ranks.leave()
+        except BaseException:  # noqa: BLE001  # told by the exit status
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [rank.step for rank in ranks.living()] == [3]
+    ranks.leave()

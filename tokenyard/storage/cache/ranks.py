@@ -38,6 +38,7 @@ class Ranks:
         self._folder = home / "ranks"
         self._handle: int | None = None
         self._path: Path | None = None
+        self._pid = os.getpid()
 
     @property
     def counts_path(self) -> Path | None:
@@ -56,16 +57,16 @@ class Ranks:
             with suppress(OSError):
                 path.unlink()
             raise
-        self._handle, self._path = handle, path
+        self._handle, self._path, self._pid = handle, path, os.getpid()
 
     def tell(self, step: int) -> None:
-        """Say how far this rank is."""
-        if self._handle is not None:
+        """Say how far this rank is. A fork of it is none."""
+        if self._handle is not None and self._pid == os.getpid():
             os.pwrite(self._handle, _step_line(step), 0)
 
     def leave(self) -> None:
         """Be one of them no more."""
-        if self._handle is None or self._path is None:
+        if self._handle is None or self._path is None or self._pid != os.getpid():
             return
         for path in (self._path, self._path.with_suffix(".counts")):
             with suppress(OSError):
