@@ -19,7 +19,9 @@ from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import FileInfo
 from tokenyard.storage import checksum
 from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
-from tokenyard.storage.cache.locks import locked
+from tokenyard.storage.cache import ranks as ranks_module
+from tokenyard.storage.cache import room as room_module
+from tokenyard.storage.cache.locks import locked, try_lock
 from tokenyard.storage.cache.room import eviction_order
 from tokenyard.storage.cells import CELL_BYTES, CellHasher
 
@@ -326,3 +328,86 @@ def test_counts_of_several_processes_are_added(tmp_path: Path) -> None:
         process.start()
         process.join()
     assert (counters.sums().hits, counters.sums().wait_ns) == (4, 20)
+
+
+def test_a_rank_that_joins_while_others_look_who_lives_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others, mine = Ranks(tmp_path), Ranks(tmp_path)
+    others.join({"rank": 0}, 0)
+    looks = 2
+
+    def locked_late(handle: int) -> bool:
+        nonlocal looks
+        if looks:
+            looks -= 1
+            monkeypatch.setattr(ranks_module, "try_lock", try_lock)
+            others.living()  # takes the new file for one of the dead
+            monkeypatch.setattr(ranks_module, "try_lock", locked_late)
+        return try_lock(handle)
+
+    monkeypatch.setattr(ranks_module, "try_lock", locked_late)
+    mine.join({"rank": 1}, 5)
+    assert sorted((rank.told["rank"], rank.step) for rank in others.living()) == [(0, 0), (1, 5)]
+    mine.leave()
+    assert [rank.told["rank"] for rank in others.living()] == [0]
+    others.leave()
+
+
+def test_what_another_fetches_anew_is_not_removed_by_who_fetched_it_before(tmp_path: Path) -> None:
+    cache, first, second = DiskCache(tmp_path, 1000), Piece("file", 0, 100), Piece("file", 100, 200)
+
+    def while_another_fetches_the_first() -> bytes:
+        cache.drop(first)
+        going_on.start()
+        assert begun.wait(10)
+        return bytes(100)
+
+    def slowly() -> bytes:
+        begun.set()
+        assert may_end.wait(10)
+        return bytes(100)
+
+    begun, may_end, failed = threading.Event(), threading.Event(), []
+
+    def fetch_again() -> None:
+        try:
+            cache.fill_all([(first, slowly)])
+        except StorageError as e:
+            failed.append(e)
+
+    going_on = threading.Thread(target=fetch_again)
+    assert cache.fill_all([(first, lambda: bytes(100)), (second, while_another_fetches_the_first)])
+    may_end.set()
+    going_on.join(10)
+    assert not failed
+    assert cache.has(first)
+    assert cache.has(second)
+
+
+def test_what_lay_there_when_the_machine_was_started_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = Remote(content(3 * CELL_BYTES))
+    monkeypatch.setattr(room_module, "_boot_id", lambda: b"one start")
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    assert len(remote.ranges) == 1
+    monkeypatch.setattr(room_module, "_boot_id", lambda: b"another")
+    assert cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100).tobytes() == remote.data[:100]
+    cached(DiskCache(tmp_path, 1 << 20), remote).read(0, 100)
+    assert len(remote.ranges) == 2
+    assert bytes_on_disk(tmp_path) == CELL_BYTES
+
+
+def test_a_fork_of_a_rank_does_not_take_its_place(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path)
+    ranks.join({"rank": 0}, 3)
+    if (child := os.fork()) == 0:
+        try:
+            ranks.tell(7)
+            ranks.leave()
+        except BaseException:  # noqa: BLE001  # told by the exit status
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [rank.step for rank in ranks.living()] == [3]
+    ranks.leave()

@@ -4,10 +4,12 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from functools import partial
 
 from tokenyard.datasets.sampler import Request
+from tokenyard.datasets.streaming.daemons import Daemons
 from tokenyard.datasets.streaming.tiles import FilePiece, Tiles
 
 #: Order blocks that are fetched at the same time, each by one request.
@@ -80,7 +82,7 @@ class FetchAhead:
         self._passed: set[int] = set()
         self._ends = self._closed = False
         self._failure: Exception | None = None
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenyard-fetch")
+        self._threads = Daemons(_THREADS, "tokenyard-fetch")
 
     def run(self) -> Generator[Request]:
         """Yield the requests. What the iterator of requests raises comes in its turn; so do errors of fetching."""
@@ -115,14 +117,17 @@ class FetchAhead:
             try:
                 for future in coming.tiles.values():
                     future.result()
+                # Others may have needed the room since a tile came.
+                gone = [tile for tile in coming.tiles if not self._is_there(tile)]
+                if not gone:
+                    break
+                begin = begin or time.monotonic_ns()
+                # Here and now: all threads may wait for room that there will be when this request was given out.
+                for tile in gone:
+                    self._bring(tile, -1, 0, -1)
             except Exception as e:
                 e.add_note(self._note(coming.request))
                 raise
-            # Others may have needed the room since a tile came.
-            gone = [tile for tile in coming.tiles if not self._is_there(tile)]
-            if not gone:
-                break
-            coming.tiles = {tile: self._pool.submit(self._bring, tile, -1, 0, -1) for tile in gone}
         if begin is not None:
             self._waited(time.monotonic_ns() - begin)
 
@@ -157,7 +162,7 @@ class FetchAhead:
         """Return the fetching of a tile: the one begun, or one that looks again whether it is there."""
         future = self._recent.get(tile)
         if future is None or (future.done() and not self._is_there(tile)):
-            future = self._recent[tile] = self._pool.submit(self._bring, tile, number, step, self._asked)
+            future = self._recent[tile] = self._threads.submit(partial(self._bring, tile, number, step, self._asked))
             self._asked += 1
         self._recent.move_to_end(tile)
         if len(self._recent) > _MAX_RECENT:
@@ -198,4 +203,4 @@ class FetchAhead:
         """Take no more, and wait for what is under way."""
         self._closed = True
         self.moved()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._threads.end()

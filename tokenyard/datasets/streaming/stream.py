@@ -53,6 +53,7 @@ class Stream:
     def fetched(self, run: EpochRun, requests: Iterator[Request]) -> Iterator[Request]:
         """Yield the requests of an epoch, each when what it reads is there."""
         batches = run.batches
+        self._ranks.tell(self._plan_step(run.first_step))  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
         self._running = ahead = FetchAhead(
             requests,

@@ -54,7 +54,8 @@ class CachedFile:
         self.num_bytes = num_bytes
         self._read_range = read_range
         # Checksums of a file of another size are another file's, and say nothing of this one.
-        self._cells = cells if cells is not None and len(cells) == num_cells(num_bytes) else None
+        # A copy, since they may be a view that keeps all of a row index in memory.
+        self._cells = cells.copy() if cells is not None and len(cells) == num_cells(num_bytes) else None
 
     def read(self, start: int, stop: int) -> NDArray[np.uint8]:
         """uint8[stop - start]: these bytes, fetched where the cache doesn't have them; not to be written to."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tokenyard.errors import StorageError
 from tokenyard.storage.cache.counts import Counters
-from tokenyard.storage.cache.locks import locked
+from tokenyard.storage.cache.locks import is_at, locked
 from tokenyard.storage.cache.names import NextUses, Piece, pieces_of
 from tokenyard.storage.cache.room import Room
 from tokenyard.storage.errors import storage_error
@@ -136,7 +136,7 @@ class DiskCache:
         try:
             with ExitStack() as stack:
                 held = [(stack.enter_context(self._part_locked(piece)), piece, fetch) for piece, fetch in missing]
-                stack.callback(lambda: _remove_all(piece.part(self.home) for _, piece, _ in held))
+                stack.callback(lambda: _remove_all((handle, piece.part(self.home)) for handle, piece, _ in held))
                 return self._fetched_into(held, before, next_uses or self.next_uses, has_room)
         except OSError as e:
             if isinstance(e, StorageError):
@@ -227,7 +227,9 @@ def _write_all(handle: int, data: Any) -> None:
         at += os.pwrite(handle, view[at:], at)
 
 
-def _remove_all(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with suppress(FileNotFoundError):
-            path.unlink()
+def _remove_all(parts: Iterable[tuple[int, Path]]) -> None:
+    """Remove what is still there of files whose locks are held; where one is published, its name may be another's."""
+    for handle, path in parts:
+        if is_at(handle, path):
+            with suppress(FileNotFoundError):
+                path.unlink()

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tokenyard.errors import StorageError
-from tokenyard.storage.cache.locks import release, remove_if_dead, try_lock
+from tokenyard.storage.cache.locks import is_at, release, remove_if_dead, try_lock
 
 _STEP_BYTES = 20
+#: New files, until one could be locked.
+_ATTEMPTS = 100
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Ranks:
         self._folder = home / "ranks"
         self._handle: int | None = None
         self._path: Path | None = None
+        self._pid = os.getpid()
 
     @property
     def counts_path(self) -> Path | None:
@@ -46,27 +49,24 @@ class Ranks:
         """Become one of them. Raises OSError, StorageError where the file system has no locks."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self.living()  # so that nothing of the dead is left
-        path = self._folder / f"{uuid.uuid4().hex}.rank"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        path, handle = _own_file(self._folder)
         try:
-            if not try_lock(handle):
-                raise StorageError(f"{path}: somebody else has the lock of a file that was just made; see what it is")
             os.write(handle, _step_line(step) + json.dumps(dict(told)).encode())
         except BaseException:
             release(handle)
             with suppress(OSError):
                 path.unlink()
             raise
-        self._handle, self._path = handle, path
+        self._handle, self._path, self._pid = handle, path, os.getpid()
 
     def tell(self, step: int) -> None:
-        """Say how far this rank is."""
-        if self._handle is not None:
+        """Say how far this rank is. A fork of it is none."""
+        if self._handle is not None and self._pid == os.getpid():
             os.pwrite(self._handle, _step_line(step), 0)
 
     def leave(self) -> None:
         """Be one of them no more."""
-        if self._handle is None or self._path is None:
+        if self._handle is None or self._path is None or self._pid != os.getpid():
             return
         for path in (self._path, self._path.with_suffix(".counts")):
             with suppress(OSError):
@@ -92,6 +92,23 @@ class Ranks:
                 text = path.read_bytes()
                 found.append(Rank(json.loads(text[_STEP_BYTES + 1 :]), int(text[:_STEP_BYTES])))
         return found
+
+
+def _own_file(folder: Path) -> tuple[Path, int]:
+    """A new file, locked: until it is, others that look who lives may take it for one of the dead, and remove it."""
+    for _ in range(_ATTEMPTS):
+        path = folder / f"{uuid.uuid4().hex}.rank"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            if try_lock(handle) and is_at(handle, path):
+                return path, handle
+        except BaseException:
+            release(handle)
+            with suppress(OSError):
+                path.unlink()
+            raise
+        release(handle)
+    raise StorageError(f"{folder}: new files were locked or removed {_ATTEMPTS} times; see what else works in there")
 
 
 def _step_line(step: int) -> bytes:

@@ -20,6 +20,8 @@ from tokenyard.storage.cache.names import NextUses, Piece, all_pieces
 
 #: Of all pieces, the share that is evicted at once, where one would do: finding what to evict means listing all.
 _SLACK_SHARE = 64
+#: What the total takes of the file ``room``; behind it stands the start of the machine that pieces are of.
+_TOTAL_BYTES = 21
 
 
 class Room:
@@ -31,9 +33,21 @@ class Room:
         self._seconds = seconds
 
     def recount(self) -> int:
-        """Count what is there, and remove what dead processes left half-fetched. Returns the bytes."""
+        """Count what is there, and remove what dead processes left half-fetched. Returns the bytes.
+
+        What was there when the machine was started is removed too: pieces are not synced, so after a crash of the
+        machine one may have its size and none of its bytes.
+        """
         with self._locked() as handle:
-            total = self._count()[1]
+            pieces, total = self._count()
+            boot = _boot_id()
+            if os.pread(handle, len(boot) + 1, _TOTAL_BYTES) != boot:
+                for piece in pieces:
+                    with suppress(FileNotFoundError):
+                        piece.path(self._home).unlink()
+                    total -= piece.num_bytes
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, boot, _TOTAL_BYTES)
             _write(handle, total)
             return total
 
@@ -128,7 +142,7 @@ def _size(path: Path) -> int:
 
 
 def _read(handle: int) -> int:
-    text = os.pread(handle, 32, 0)
+    text = os.pread(handle, _TOTAL_BYTES, 0)
     try:
         return int(text)
     except ValueError:
@@ -137,4 +151,11 @@ def _read(handle: int) -> int:
 
 def _write(handle: int, total: int) -> None:
     # One write of one length, so that a process which dies leaves the number before or the number after.
-    os.pwrite(handle, f"{total:020d}\n".encode(), 0)
+    os.pwrite(handle, f"{total:0{_TOTAL_BYTES - 1}d}\n".encode(), 0)
+
+
+def _boot_id() -> bytes:
+    """What tells one start of the machine from another; nothing where the system doesn't say."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    return b""

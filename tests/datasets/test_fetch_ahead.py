@@ -1,0 +1,104 @@
+"""Fetching ahead by itself: whatever threads wait for, the loop and the end of the program come first."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tests.servers.files import file_server
+from tokenyard.corpus import CorpusWriter
+from tokenyard.datasets.sampler import Request
+from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
+from tokenyard.schema import Schema
+
+HELD_AT_THE_END = """
+import json, sys
+from tokenyard.datasets.loader import build_dataloader
+held = iter(build_dataloader(json.loads(sys.argv[1]), 0, 1))
+for _ in range(150):
+    next(held)
+raise ValueError("the loop failed")
+"""
+
+
+def test_a_program_ends_while_an_iterator_is_held_whose_threads_wait_for_room(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    with CorpusWriter(
+        tmp_path / "made" / "npy", format="npy", schema=Schema(token_dtype="uint16"), shard_bytes=4_000_000
+    ) as writer:
+        for row in rng.integers(0, 1 << 16, (16_384, 512), np.uint16):
+            writer.write(row)
+    with file_server(tmp_path / "made") as server:
+        settings = {
+            "data": {"path": f"{server.url}/npy", "sample": {"mode": "rows"}},
+            "order": {"global_batch_size": 16, "block_samples": 256, "lanes": 1, "window_blocks": 1},
+            "loader": {"num_threads": 2, "cache": {"path": str(tmp_path / "cache"), "bytes": 4_000_000}},
+        }
+        ended = subprocess.run(
+            [sys.executable, "-c", HELD_AT_THE_END, json.dumps(settings)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert "the loop failed" in ended.stderr
+
+
+class Cache:
+    """Has room for what is waited for alone, and loses a tile once, as if others had needed its room."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost = lost
+        self.held: set[int] = set()
+        self.lock = threading.Lock()
+
+    def fetch(self, wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+        with self.lock:
+            for _, piece in wanted:
+                if step is not None and step:
+                    return False
+                if piece == self.lost:
+                    self.lost = -1
+                else:
+                    self.held.add(piece)
+        has_room()
+        return True
+
+    def has(self, tile: int) -> bool:
+        return tile in self.held
+
+
+def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_room() -> None:
+    cache, found = Cache(lost=0), []
+    tiles = SimpleNamespace(
+        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, tile)], mean_bytes=lambda tile: 1
+    )
+    requests = (
+        Request(SimpleNamespace(sample_ids=[step], seq_len=None), step, 0, True, False)  # type: ignore[arg-type]
+        for step in range(100)
+    )
+    ahead = FetchAhead(
+        requests,
+        tiles,  # type: ignore[arg-type]
+        cache.fetch,
+        lambda step: step,
+        max_bytes=100,
+        waited=lambda ns: None,
+        note=lambda request: "",
+    )
+    # As many requests are taken as there are threads, and more, before the first one is waited for.
+    while ahead._take():
+        pass
+    loop = threading.Thread(target=lambda: found.extend(ahead.run()), daemon=True)
+    loop.start()
+    loop.join(60)
+    ahead._closed = True  # where it hangs, it is not for ever
+    assert [request.step for request in found] == list(range(100))
+    assert cache.lost == -1
