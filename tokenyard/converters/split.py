@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -63,7 +63,8 @@ class SplitSettings(PickSettings):
     def __post_init__(self) -> None:
         if not self.parts:
             raise ConfigError("parts: expected at least one part besides the rest, as in {validation: 0.01}")
-        for name in (*self.parts, self.rest):
+        names: Sequence[object] = (*self.parts, self.rest)  # out of YAML, where 2024 is a number
+        for name in names:
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise ConfigError(
                     f"parts: {name!r} is to be a folder's name, as text; use letters, digits, '_', '-' and '.', not at "
