@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tokenyard
-from benchmarks import corpora, decoded, memory, monitor, opening, size, training_step, windows
+from benchmarks import corpora, decoded, memory, monitor, opening, size, streaming, training_step, windows
 
 SMALL = ["--seq-len", "16", "--shards", "3"]
 
@@ -148,3 +148,11 @@ def test_sizes_of_tars_and_of_every_encoding():
     assert [result.case.partition(",")[0] for result in found] == ["webdataset"] * 3 + ["Parquet"]
     assert found[0].met  # bytes are no matter of time
     assert len(found[-1].rates) == 1 + len(size.ENCODINGS) * len(size.CODECS)
+
+
+def test_an_epoch_from_a_slow_server_fetches_the_corpus_about_once():
+    options = ["--rows", "8192", "--formats", "npy", "--batch-size", "256", "--step-ms", "1", "--cache-share", "3"]
+    waits, fetched = streaming.main(options)
+    assert 0 <= waits.measured <= 31
+    assert waits.unit == "of 31 steps waited"
+    assert 1 <= fetched.measured < 1.2
