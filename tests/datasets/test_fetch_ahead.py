@@ -51,6 +51,12 @@ def test_a_program_ends_while_an_iterator_is_held_whose_threads_wait_for_room(tm
     assert "the loop failed" in ended.stderr
 
 
+class Piece(int):
+    """A piece of as many bytes, by the number of its tile."""
+
+    num_bytes = 1
+
+
 class Cache:
     """Has room for what is waited for alone, and loses a tile once, as if others had needed its room."""
 
@@ -78,7 +84,7 @@ class Cache:
 def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_room() -> None:
     cache, found = Cache(lost=0), []
     tiles = SimpleNamespace(
-        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, tile)], mean_bytes=lambda tile: 1
+        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, Piece(tile))], mean_bytes=lambda tile: 1
     )
     requests = (
         Request(SimpleNamespace(sample_ids=[step], seq_len=None), step, 0, True, False)  # type: ignore[arg-type]
@@ -102,3 +108,22 @@ def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_
     ahead._closed = True  # where it hangs, it is not for ever
     assert [request.step for request in found] == list(range(100))
     assert cache.lost == -1
+
+
+def test_a_tile_that_the_cache_can_not_hold_is_left_to_be_read_without_it() -> None:
+    cache = Cache(lost=-1)
+    tiles = SimpleNamespace(
+        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, Piece(tile))] * 2, mean_bytes=lambda _: 1
+    )
+    request = Request(SimpleNamespace(sample_ids=[3], seq_len=None), 0, 0, True, False)  # type: ignore[arg-type]
+    ahead = FetchAhead(
+        iter([request]),
+        tiles,  # type: ignore[arg-type]
+        cache.fetch,
+        lambda step: step,
+        max_bytes=1,
+        waited=lambda ns: None,
+        note=lambda request: "",
+    )
+    assert list(ahead.run()) == [request]
+    assert cache.held == set()

@@ -7,6 +7,7 @@ part that begin at once one at least finds the other.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -22,11 +23,11 @@ from tokenyard.storage.objects import Objects
 from tokenyard.storage.objects.urls import split_url
 
 _WRITABLE = ("s3", "gs", "az", "memory")
-#: What empties a folder, by the scheme of its URL.
+#: What empties a folder, by the scheme of its URL: a command, and its last argument.
 _EMPTYING = {
-    "s3": "aws s3 rm --recursive {url}/",
-    "gs": "gcloud storage rm --recursive {url}/",
-    "az": "az storage blob delete-batch --source {at.root} --pattern '{at.prefix}/*'",
+    "s3": ("aws s3 rm --recursive", "s3://{below}/"),
+    "gs": ("gcloud storage rm --recursive", "gs://{below}/"),
+    "az": ("az storage blob delete-batch --source {at.root} --pattern", "{at.prefix}/*"),
 }
 
 
@@ -186,8 +187,10 @@ def _begun(folder: TargetBucket) -> BusyError:
 
 def _or_empty(folder: TargetBucket) -> str:
     at = split_url(folder.url)
-    how = _EMPTYING.get(at.scheme)
-    return f", or empty this one: {how.format(url=folder.url, at=at)}" if how else ""
+    if at.scheme not in _EMPTYING:
+        return ""
+    command, what = (text.format(at=at, below=f"{at.root}/{at.prefix}".rstrip("/")) for text in _EMPTYING[at.scheme])
+    return f", or empty this one: {command} {shlex.quote(what)}"
 
 
 def _clear_or_keep(folder: TargetBucket, job: Mapping[str, Any], held: Lease, error: BaseException) -> None:

@@ -206,3 +206,9 @@ def test_the_deadline_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TOKENYARD_STORAGE_DEADLINE", "3.5")
     assert open_objects("memory://x").patience.deadline == 3.5
     assert os.environ["TOKENYARD_STORAGE_DEADLINE"] == "3.5"
+
+
+def test_a_scheme_counts_whatever_its_letters() -> None:
+    assert not open_objects("HTTPS://host/folder").lists
+    with pytest.raises(StorageError, match=r"memory://.*: the memory of one process"):
+        pickle.dumps(open_objects(f"MEMORY://{uuid.uuid4()}/folder"))

@@ -176,6 +176,8 @@ class FetchAhead:
         """Fetch a tile that a request needs at a step, in its turn; or at once when the request is waited for."""
         try:
             pieces = self._tiles.pieces(tile)
+            if sum(piece.num_bytes for _, piece in pieces) > self._max_bytes:
+                return  # there will never be room, so it is read without the cache
             with self._moved:
                 while self._turn < turn and self._given <= number and not self._closed:
                     self._moved.wait(_LOOK_SECONDS)

@@ -26,7 +26,8 @@ class Objects:
     """
 
     def __init__(self, url: str, patience: Patience) -> None:
-        self.url = url.rstrip("/")
+        scheme, colon, rest = url.partition("://")
+        self.url = scheme.lower() + colon + rest.rstrip("/")
         self.patience = patience
         self._pid = os.getpid()
         self._calls: Direct | Delegate | None = None
