@@ -103,7 +103,7 @@ class WorkerProcesses:
             if self._requests.failed is not None:
                 raise self._requests.failed
         finally:
-            self._requests.close()
+            self._requests.close(mine)
             if not self._persistent:
                 _end(batches)
 
@@ -160,7 +160,7 @@ class _Requests:
     def __init__(self, sampler: RankSampler, fetched: Fetched | None) -> None:
         self._sampler = sampler
         self._fetched = fetched
-        self._coming: Iterator[Request] = iter(())
+        self._coming: dict[int, Iterator[Request]] = {}
         self.run: EpochRun | None = None
         self.is_measured = False
         self.epoch = 0
@@ -170,19 +170,21 @@ class _Requests:
     def __len__(self) -> int:
         return len(self._sampler)
 
-    def close(self) -> None:
-        """End what brings the requests of the epoch."""
-        if isinstance(self._coming, Generator):
-            self._coming.close()
+    def close(self, epoch: int) -> None:
+        """End what brings the requests of an epoch, and of no other: another loop may be at one."""
+        coming = self._coming.pop(epoch, None)
+        if isinstance(coming, Generator):
+            coming.close()
 
     def __iter__(self) -> Iterator[Taken]:
         run, epoch, sent, is_measured = self.run, self.epoch, self.sent, self.is_measured
         self.failed = None
         if run is None:
             return
-        requests = self._coming = self._sampler.requests(run)
+        requests = self._sampler.requests(run)
         if self._fetched is not None:
-            requests = self._coming = self._fetched(run, requests)
+            requests = self._fetched(run, requests)
+        self._coming[epoch] = requests
         try:
             for request in requests:
                 sent.append(request)
