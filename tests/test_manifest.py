@@ -305,7 +305,7 @@ TEXT = st.text(max_size=8)
 FILES = st.builds(
     FileInfo,
     name=st.from_regex(r"(\.?[a-z0-9é_ -]{1,5}/){0,2}[a-z0-9é,{} -]{1,5}\.[a-z]{3}", fullmatch=True),
-    bytes=st.integers(0, 2**63 - 1),
+    bytes=st.integers(0, 2**56),
     checksum=st.none() | TEXT,
 )
 INDEXES = FILES.map(lambda file: replace(file, name=f".tokenyard/{file.name}"))

@@ -3,9 +3,9 @@ import pytest
 from tests.corpora import write_corpus
 from tests.runs import ROWS, RUNS, open_run, settings, write_corpora
 from tokenyard.datasets.occurrences import occurrences
-from tokenyard.datasets.order import permutation
 from tokenyard.datasets.receipt import receipt
 from tokenyard.errors import ConfigError
+from tokenyard.permutation import keyed as permutation
 
 STEPS = 100
 EPOCHS = range(3)

@@ -198,7 +198,8 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
     tokens = open_corpus(packed / "npy").gather_rows(np.arange(ROWS))[0].astype(np.int64)
     taken = np.concatenate([np.concatenate(found[rank]) for rank in range(2)])
     assert sums == int(tokens.reshape(ROWS, ROW)[taken].sum())
-    assert served.num_bytes <= 1.2 * total
+    # Apart they would fetch it twice. Of five order blocks one or two may be needed again after they were evicted.
+    assert served.num_bytes <= 1.5 * total
 
 
 def test_a_corpus_that_fits_is_fetched_once_and_stays(tmp_path: Path, packed: Path, served: FileServer) -> None:
