@@ -41,7 +41,8 @@ def main():
     dist.init_process_group("gloo", store=store_of(Path(folder) / "port", int(rank)), rank=int(rank), world_size=2)
     torch.set_num_threads(1)
     is_late = rank == "1"
-    transform = in_python(3) if is_late and kind == "data" else None
+    # Some 100 ms a step, where a collective by itself may take 25.
+    transform = in_python(12) if is_late and kind == "data" else None
     loader = tokenyard.build_dataloader(settings(corpus, batch=16, num_threads=1), transform=transform)
     step_seconds = 0.03 if is_late and kind == "compute" else 0.002
     with tokenyard.Monitor(loader, every_seconds=0.8, jsonl=Path(folder) / "m.jsonl", quiet=True) as monitor:
