@@ -36,7 +36,7 @@ class Commands(Directive):
 
         group = typer.main.get_command(app)
         lines = list[str]()
-        for name, command in group.commands.items():  # type: ignore[attr-defined]
+        for name, command in group.commands.items():
             lines += _command(name, command)
         return _parsed(self, lines)
 

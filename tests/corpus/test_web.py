@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def bare(local: Corpus, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def web(local: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def web(local: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     with web_server(tmp_path / "served", token="secret") as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         monkeypatch.setenv("HF_TOKEN", "secret")

@@ -31,7 +31,7 @@ def given(config, step, world_size):
     for loader in loaders(config, world_size):
         loader.set_epoch(0)
         batches = [batch for number, batches in enumerate(loader.steps()) if number == step for batch in batches]
-        found += [(ids, labels) for batch in batches for ids, labels in zip(batch["input_ids"], batch["labels"])]  # noqa: B905
+        found += [pair for batch in batches for pair in zip(batch["input_ids"], batch["labels"], strict=True)]
     return found
 
 
