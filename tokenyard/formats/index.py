@@ -25,7 +25,7 @@ _MAGIC = b"TYINDEX1\n"
 #: Bytes of an index within which its JSON ends.
 _MAX_HEAD = 1 << 24
 #: Arrays of checksums (``storage/cells.py``), with the number of the file in the shard behind it.
-_CELLS = "cells:"
+_CELLS = "xxh3:"
 
 
 def most_even(num_bytes: int) -> int:
