@@ -172,6 +172,15 @@ def told(format: str, rates: dict[str, float]) -> list[results.Result]:
         )
         for mode in MODES
     ]
+    found += [
+        results.Result(
+            work="cold",
+            case=f"{format}, loader, {mode}{warm}",
+            measured=rates[f"loader {mode}"] / min(rates["dd"], rates[f"warm {mode}"]),
+            unit="of dd, or of warm where that is lower",
+        )
+        for mode in MODES
+    ]
     quicker = max(rates["loader mmap"], rates["loader pread"])
     auto = {"measured": rates["loader auto"] / quicker, "unit": "of the quicker mode"}
     return [*found, results.Result(work="cold", case=f"{format}, loader, auto{warm}", **auto)]

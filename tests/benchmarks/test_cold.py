@@ -14,13 +14,17 @@ SMALL = ["--samples", "96", "--seq-len", "64", "--shards", "3", "--batch-size", 
 def test_every_mode_reads_what_was_written(tmp_path: Path):
     found = cold.main([*SMALL, "--folder", str(tmp_path)])
     ways = {f"{way} {mode}" for way in ("gather", "loader", "warm") for mode in cold.MODES}
-    assert len(found) == 12
+    assert len(found) == 21
     for format in ("npy", "mds", "webdataset"):
         for mode in cold.MODES:
             (line, *_) = [line for line in found if line.case.startswith(f"{format}, loader, {mode}")]
             assert set(line.rates) == {"dd", "stayed in memory", *ways}
             assert all(line.rates[way] > 0 for way in ways)
             assert line.measured == line.rates[f"loader {mode}"] / line.rates["dd"]
+            (fair,) = [
+                other for other in found if other.case == line.case and other.unit.startswith("of dd, or of warm")
+            ]
+            assert fair.measured >= line.measured
     assert list(tmp_path.iterdir()) == []
 
 
