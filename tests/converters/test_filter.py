@@ -38,6 +38,8 @@ CASES: list[tuple[dict[str, Any], Callable[[Row], bool]]] = [
     ({"where": ["source in ['a #1', '#', a#]"]}, lambda r: r["source"] in ("a #1", "#", "a#")),
     ({"where": ["score >= -inf"]}, lambda r: r["score"] is not None and r["score"] == r["score"]),
     ({"where": ["source == ''"]}, lambda r: r["source"] == ""),
+    ({"where": ["source != '010'"]}, lambda r: r["source"] != "010"),
+    ({"where": ["n != 0"]}, lambda r: r["n"] != 0),
     ({"where": ["source > 'a'"]}, lambda r: r["source"] > "a"),
     ({"where": ["source in ['', nothing]"], "min_tokens": 8}, lambda r: r["source"] == "" and len(r["tokens"]) >= 8),
 ]
@@ -133,6 +135,9 @@ def test_numbers_are_compared_in_the_type_of_their_field(tmp_path: Path) -> None
         ({"where": ["score == nan"]}, "a NaN is neither equal to anything, nor less or more; 'score >= -inf' holds"),
         ({"where": ["score != .nan"]}, "a NaN is neither equal to anything"),
         ({"where": ["score < 1" + 400 * "0"]}, "no float is as large as that; use score < inf"),
+        ({"where": ["n == 010"]}, "010 is another number to YAML 1.1 than to 1.2; write it in plain digits"),
+        ({"where": ["n in [1, -1:30]"]}, "-1:30 is another number to YAML 1.1"),
+        ({"where": ["source == 010"]}, "in plain digits, or in quotes as text"),
         ({"where": ["n is 3"]}, "'is' goes with null alone; use == or != for values"),
         ({"where": ["blob == a"]}, r"field 'blob' is bytes\?, which can be compared with null alone"),
         ({"where": ["loss_mask == 1"]}, r"field 'loss_mask' is uint8\[\], which can be compared with null alone"),

@@ -58,8 +58,8 @@ _Loader.add_implicit_resolver(
 )
 
 
-#: Octal by a zero in front, and base 60 by colons.
-_OTHER_BASES = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9_]+(:[0-5]?[0-9])+(\.[0-9_]*)?")
+#: Numbers that YAML 1.1 and 1.2 read differently: octal by a zero in front, and base 60 by colons.
+OTHER_BASES = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9_]+(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
 class _Reader:
@@ -94,7 +94,7 @@ class _Reader:
                 "leave it out"
             )
         value = self._loader.construct_object(node)
-        if type(value) in (int, float) and _OTHER_BASES.fullmatch(node.value):
+        if type(value) in (int, float) and OTHER_BASES.fullmatch(node.value):
             self._problems.append(
                 f"{'.'.join(map(str, path))} (line {node.start_mark.line + 1}): {node.value} is read as {value} by the "
                 "rules of YAML 1.1 and as something else by those of 1.2; write the number you mean in plain digits"

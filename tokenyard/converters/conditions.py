@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from tokenyard.config.yaml_lines import OTHER_BASES
 from tokenyard.errors import ConfigError
 from tokenyard.rows import Column
 from tokenyard.schema import FieldType
@@ -69,6 +70,11 @@ def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
         raise ConfigError(
             f"where {text!r}: there is no field {name!r}; there are {', '.join(sorted(fields)) or 'none'}"
         )
+    if (number := _other_base(said)) is not None:
+        raise ConfigError(
+            f"where {text!r:.200}: {number} is another number to YAML 1.1 than to 1.2; write it in plain digits, or in "
+            "quotes as text"
+        )
     try:
         value = _read(said)
     except (yaml.YAMLError, RecursionError):
@@ -89,6 +95,15 @@ def parse_condition(text: str, fields: Mapping[str, FieldType]) -> Condition:
         raise ConfigError(f"where {text!r}: field {name!r} is bool; use == or !=")
     values = [_checked(text, name, type, one) for one in (value if is_listed else [value])]
     return Condition(text, name, sign, values if is_listed else values[0])
+
+
+def _other_base(said: str) -> str | None:
+    """A number in a value that not all read alike, as 010; None where there is none, or what is no YAML."""
+    with suppress(yaml.YAMLError, RecursionError):
+        for token in yaml.scan(said):
+            if isinstance(token, yaml.ScalarToken) and token.plain and OTHER_BASES.fullmatch(token.value):
+                return str(token.value)
+    return None
 
 
 def _read(said: str) -> Any:

@@ -1,7 +1,8 @@
 """Short checksums of a file's cells, by which a range of it can be checked without the rest of it.
 
-A cell is ``CELL_BYTES`` of the file, the last one what is left. Its checksum is its XXH3 (64 bits, seed 0), as int64: it
-tells damage on the way, and costs a fifth of BLAKE3, which the manifest has for the file as a whole. Writers keep them in the row index of the shard, for each of its files.
+A cell is ``CELL_BYTES`` of the file, the last one what is left. Its checksum is its XXH3 (64 bits, seed 0), as int64:
+it tells damage on the way, and costs a fifth of BLAKE3, which the manifest has for the file as a whole. Writers keep
+them in the row index of the shard, for each of its files.
 """
 
 from __future__ import annotations
