@@ -54,6 +54,13 @@ def plan(kind: str, source: str, tokenizer: str) -> Any:
     return plan_convert(source, to=kind, **OPTIONS)
 
 
+def other_plan(kind: str, source: str, tokenizer: str) -> Any:
+    """What makes the corpus that is replaced: another than that of ``plan``."""
+    if kind == "tokenize":
+        return plan_tokenize(source, tokenizer=tokenizer, eos_token="<|endoftext|>", format="csv")
+    return plan_convert(source, to="csv")
+
+
 def kill_at(act: int) -> None:
     """Let this process be killed before its act of that number, from 0 on."""
     acts = count()
@@ -106,7 +113,7 @@ def state(place: Path) -> str:
 def main(kind: str, source: str, folder: Path, overwrite: bool, stride: int, tokenizer: str = "") -> None:
     run, old = job_of(kind, source, tokenizer), folder / "old"
     if overwrite:
-        run_job(plan_convert(source, to="csv"), old)
+        run_job(other_plan(kind, source, tokenizer), old)
     act, ended = 0, "killed"
     while ended == "killed":
         place = folder / str(act) / "corpus"
