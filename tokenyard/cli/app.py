@@ -16,6 +16,7 @@ from tokenyard.cli.info import info
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
 from tokenyard.cli.peek import peek
+from tokenyard.cli.preflight import doctor
 from tokenyard.cli.report import report
 from tokenyard.cli.verify import verify
 from tokenyard.errors import (
@@ -67,6 +68,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     peek,
     report,
     order,
+    doctor,
     bench,
     inspect.formats,
     inspect.schema,

@@ -146,11 +146,12 @@ def _open(config: Path, world_size: int, state: Path | None, new_segment: bool) 
     dataset = open_dataset(settings)
     batches = make_batches(settings, dataset, 0, world_size)
     if state is not None:
-        batches, _ = batches.resumed(_read_state(state), new_segment=new_segment)
+        batches, _ = batches.resumed(read_state(state), new_segment=new_segment)
     return batches, dataset
 
 
-def _read_state(file: Path) -> dict[str, object]:
+def read_state(file: Path) -> dict[str, object]:
+    """Read a loader's state. Raises ConfigError where it is none, StorageError where the file can't be read."""
     try:
         said = json.loads(file.read_bytes())
     except OSError as e:

@@ -25,15 +25,19 @@ class Needed(NamedTuple):
 
 
 class Grain(NamedTuple):
-    """How a corpus comes: by ranges of its files, or by storage blocks, of which a shard has so many."""
+    """How a corpus comes: by ranges of its files, or by storage blocks, of which a shard has so many.
+
+    ``mapped``: it is read from memory maps, so nothing of it is kept in memory of the process.
+    """
 
     in_ranges: bool
     num_blocks: int
+    mapped: bool = False
 
 
 def grain_of(reader: ShardReader) -> Grain:
     """The grain of a shard, which is that of all shards of the corpus."""
-    return Grain(reader.in_ranges, max(1, len(reader.block_rows) - 1))
+    return Grain(reader.in_ranges, max(1, len(reader.block_rows) - 1), reader.mapped)
 
 
 def needed_for(shards: OpenShards, start: int, stop: int, unit: str, fields: Sequence[str]) -> Iterator[Needed]:

@@ -33,7 +33,8 @@ from tokenyard.storage.cache import Counts
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-_PREFETCH_FACTOR = 4
+#: Micro-batches that each thread or worker is ahead, unless settings say otherwise.
+PREFETCH_FACTOR = 4
 
 
 class TokenLoader:
@@ -67,7 +68,7 @@ class TokenLoader:
         self.sampler = sampler
         self.settings = settings
         self._num_threads = settings.num_threads
-        self._prefetch_factor = settings.prefetch_factor or _PREFETCH_FACTOR
+        self._prefetch_factor = settings.prefetch_factor or PREFETCH_FACTOR
         self.pins_memory = _pins_memory(settings)
         self._watcher: Watcher | None = None
         cache = cache_of(dataset)
@@ -275,14 +276,14 @@ def build_dataloader(
     batches = make_batches(settings, dataset, rank, world_size)
     if (cache := cache_of(dataset)) is not None:
         ranks = [NodeRank(other, world_size) for other in ranks_of_node(rank, world_size)]
-        check_cache(cache.max_bytes, dataset, batches, ranks, _steps_ahead(settings.loader, batches))
+        check_cache(cache.max_bytes, dataset, batches, ranks, steps_ahead(settings.loader, batches))
     return TokenLoader(dataset, RankSampler(batches), settings.loader, of_mesh=mesh is not None)
 
 
-def _steps_ahead(settings: LoaderConfig, batches: Batches) -> int:
+def steps_ahead(settings: LoaderConfig, batches: Batches) -> int:
     """Return in how many steps micro-batches may lie that are read at the same time."""
     readers = settings.num_workers or settings.num_threads
-    read_ahead = 1 + readers * (settings.prefetch_factor or _PREFETCH_FACTOR)
+    read_ahead = 1 + readers * (settings.prefetch_factor or PREFETCH_FACTOR)
     return 1 + -(-read_ahead // batches.num_micro_batches(0, 1))
 
 

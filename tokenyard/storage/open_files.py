@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenyard.storage.regular import open_handle
 
 #: One in four of the files that a process may have open, commonly 1,024; no more than are mapped in the other mode.
-_MAX_OPEN = max(16, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+MAX_OPEN = max(16, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 
 class OpenFile:
@@ -60,4 +60,4 @@ class OpenFiles:
         return file
 
 
-OPEN_FILES = OpenFiles(_MAX_OPEN)
+OPEN_FILES = OpenFiles(MAX_OPEN)

@@ -1,0 +1,111 @@
+"""What rows of a corpus hold: ids, documents and their marks, and some documents to try a tokenizer on; in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenyard.corpus import Corpus
+from tokenyard.display.quantities import percent
+from tokenyard.looking.counting import Counts, count, sample
+from tokenyard.preflight.documents import MarkCounts, Marks, Spans, documents_of
+from tokenyard.rows import RowBatch
+
+Int64Array = NDArray[np.int64]
+Item = TypeVar("Item")
+
+#: Tokens that are read of a larger corpus, in stretches of rows spread over it.
+_SAMPLE_TOKENS = 1 << 20
+#: Documents that a tokenizer is tried on, and the most tokens of each.
+_PIECES, _PIECE_TOKENS = 64, 256
+#: Where rows are longer than a sample: windows of the token stream, and their tokens.
+_WINDOWS, _WINDOW_TOKENS = 64, 1 << 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What was read of a corpus.
+
+    Attributes:
+        corpus: which.
+        ids: how often each id occurs.
+        marks: what documents begin and end with; None where nothing tells where they do.
+        pieces: int64[n] each, the beginnings of some documents, without BOS and EOS.
+        told: how much was read, in words.
+    """
+
+    corpus: Corpus
+    ids: Counts
+    marks: MarkCounts | None
+    pieces: tuple[Int64Array, ...]
+    told: str
+
+    @property
+    def largest_id(self) -> int | None:
+        """The largest id that was read, of those that a vocabulary may have; None of no tokens."""
+        found = np.flatnonzero(self.ids.ids)
+        return int(found[-1]) if len(found) else None
+
+
+def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
+    """Read all rows, or a sample, the same each time. Raises DataError, StorageError."""
+    counted, pieces = MarkCounts(marks), list[Int64Array]()
+    are_told = [False]
+
+    def batches() -> Iterator[RowBatch]:
+        for batch in corpus.batches() if full else sample(corpus, _SAMPLE_TOKENS, seed=0):
+            spans = documents_of(corpus, batch, marks.eos)
+            if spans is not None:
+                are_told[0] = True
+                counted.add(batch.tokens, spans)
+            if len(pieces) < _PIECES * _PIECES:
+                pieces.extend(_pieces(batch, spans, marks))
+            yield batch
+
+    found = count(corpus, batches())
+    if not found.num_tokens and corpus.num_tokens:
+        found = count(corpus, _windows(corpus))
+    share = found.num_tokens / max(1, corpus.num_tokens)
+    told = f"all {found.num_tokens:,} tokens" if share == 1 else f"{found.num_tokens:,} tokens, {percent(share)} of all"
+    return Contents(
+        corpus=corpus,
+        ids=found,
+        marks=counted if are_told[0] else None,
+        pieces=tuple(_spread(pieces, _PIECES)),
+        told=told,
+    )
+
+
+def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Int64Array]:
+    """The beginnings of some documents of a batch, or of rows, without the marks at their ends."""
+    starts, stops = batch.offsets[:-1], batch.offsets[1:]
+    if spans is not None:
+        starts, stops = spans.starts, spans.stops
+    found = []
+    for start, stop in _spread(list(zip(starts.tolist(), stops.tolist(), strict=True)), _PIECES):
+        piece = np.asarray(batch.tokens[start : min(stop, start + _PIECE_TOKENS)], np.int64)
+        piece = piece[int(np.argmax(piece != marks.bos)) :] if marks.bos is not None and len(piece) else piece
+        if marks.eos is not None and len(ends := np.flatnonzero(piece == marks.eos)):
+            piece = piece[: int(ends[0])]
+        if len(piece) > 1:
+            found.append(piece)
+    return found
+
+
+def _windows(corpus: Corpus) -> Iterator[RowBatch]:
+    """Windows of the token stream as rows, evenly spread: for a corpus whose rows are too long to be read whole."""
+    length = min(_WINDOW_TOKENS, corpus.num_tokens)
+    starts = np.linspace(0, corpus.num_tokens - length, _WINDOWS).astype(np.int64)
+    tokens = corpus.gather_windows(starts, length)
+    yield RowBatch(tokens=tokens.reshape(-1), offsets=np.arange(len(starts) + 1) * length, fields={})
+
+
+def _spread(items: list[Item], at_most: int) -> list[Item]:
+    """Some items, evenly spread, or all."""
+    if len(items) <= at_most:
+        return items
+    return [items[(2 * k + 1) * len(items) // (2 * at_most)] for k in range(at_most)]
