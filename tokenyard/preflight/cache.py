@@ -38,12 +38,13 @@ def cache_line(planned: Planned) -> Line:
         return failed("cache", str(e), f"set loader.cache.bytes to {needed} or more")
     whole = sum(corpus.manifest.num_bytes for corpus in dataset.corpora if corpus.folder.cache is not None)
     free, held = _room(disk.home)
+    most = min(disk.max_bytes, max(needed, whole))
     problems: list[tuple[Status, str, str]] = []
-    if free + held < min(disk.max_bytes, whole):
+    if free + held < most:
         status: Status = "fail" if free + held < needed else "warn"
         told = (
             f"{disk.home} has {with_unit(free + held, 'bytes')} for it, {with_unit(held, 'bytes')} of which it holds, "
-            f"but it may grow to {with_unit(min(disk.max_bytes, whole), 'bytes')}"
+            f"but it may grow to {with_unit(most, 'bytes')}"
         )
         problems.append((status, told, "make room there, lower loader.cache.bytes, or name another disk by its path"))
     otherwise = (

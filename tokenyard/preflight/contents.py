@@ -27,6 +27,14 @@ _WINDOWS, _WINDOW_TOKENS = 64, 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A document, or its beginning: int64[n] ids, and whether it is all of it."""
+
+    ids: Int64Array
+    is_whole: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contents:
     """What was read of a corpus.
 
@@ -34,14 +42,14 @@ class Contents:
         corpus: which.
         ids: how often each id occurs.
         marks: what documents begin and end with; None where nothing tells where they do.
-        pieces: int64[n] each, the beginnings of some documents, without BOS and EOS.
+        pieces: some documents, without BOS and EOS.
         told: how much was read, in words.
     """
 
     corpus: Corpus
     ids: Counts
     marks: MarkCounts | None
-    pieces: tuple[Int64Array, ...]
+    pieces: tuple[Piece, ...]
     told: str
 
     @property
@@ -53,7 +61,7 @@ class Contents:
 
 def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
     """Read all rows, or a sample, the same each time. Raises DataError, StorageError."""
-    counted, pieces = MarkCounts(marks), list[Int64Array]()
+    counted, pieces = MarkCounts(marks), list[Piece]()
     are_told = [False]
 
     def batches() -> Iterator[RowBatch]:
@@ -80,19 +88,20 @@ def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
     )
 
 
-def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Int64Array]:
-    """The beginnings of some documents of a batch, or of rows, without the marks at their ends."""
+def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Piece]:
+    """Some documents of a batch, or rows, without the marks at their ends."""
     starts, stops = batch.offsets[:-1], batch.offsets[1:]
     if spans is not None:
-        starts, stops = spans.starts, spans.stops
+        starts, stops = spans.starts[spans.begins], spans.stops[spans.begins]
     found = []
     for start, stop in _spread(list(zip(starts.tolist(), stops.tolist(), strict=True)), _PIECES):
-        piece = np.asarray(batch.tokens[start : min(stop, start + _PIECE_TOKENS)], np.int64)
-        piece = piece[int(np.argmax(piece != marks.bos)) :] if marks.bos is not None and len(piece) else piece
-        if marks.eos is not None and len(ends := np.flatnonzero(piece == marks.eos)):
-            piece = piece[: int(ends[0])]
-        if len(piece) > 1:
-            found.append(piece)
+        end = min(stop, start + _PIECE_TOKENS)
+        ids = np.asarray(batch.tokens[start:end], np.int64)
+        inner = np.flatnonzero(~np.isin(ids, [mark for mark in marks if mark is not None]))
+        if len(inner) > 1:
+            # What stands inside of a document is text, whatever its id.
+            ids = ids[int(inner[0]) : int(inner[-1]) + 1]
+            found.append(Piece(ids=ids, is_whole=end == stop))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tokenyard.config import TrainConfig, load_config
 from tokenyard.config.loading import Source
+from tokenyard.converters.engines import TokenizerSpec, load_tokenizer
 from tokenyard.converters.job import OnProgress
 from tokenyard.corpus import Corpus
 from tokenyard.datasets.dataset import TokenDataset
@@ -29,7 +30,7 @@ from tokenyard.preflight.report import Line, PreflightReport, failed, passed
 from tokenyard.preflight.resume import resume_line
 from tokenyard.preflight.shards import shards_line
 from tokenyard.preflight.steps import steps_line
-from tokenyard.preflight.tokenizer import tokenizer_for, tokenizer_line
+from tokenyard.preflight.tokenizer import tokenizer_line, with_marks
 from tokenyard.preflight.vocabulary import vocabulary_line
 
 #: What the caller has to put right, and no run can be judged by.
@@ -44,7 +45,7 @@ class _Asked:
     ranks_per_node: int | None
     steps: int | None
     facts: ModelFacts
-    tokenizer: str | os.PathLike[str] | None
+    tokenizer: TokenizerSpec | None
     state: Mapping[str, Any] | None
     full: bool
     on_progress: OnProgress | None
@@ -117,13 +118,11 @@ def preflight(
         ranks_per_node=ranks_per_node,
         steps=steps,
         facts=model_facts(model, vocab_size),
-        tokenizer=tokenizer,
+        tokenizer=None if tokenizer is None else load_tokenizer(tokenizer),
         state=state,
         full=full,
         on_progress=on_progress,
     )
-    if tokenizer is not None:
-        tokenizer_for(tokenizer)  # whether there is one
     page = _Page()
     opened: list[TokenDataset] = []
     planned: list[Planned] = []
@@ -158,7 +157,7 @@ def _opened_lines(dataset: TokenDataset) -> Iterator[Line]:
 
 
 def _look_at_corpus(page: _Page, settings: TrainConfig, corpus: Corpus, source: str | None, asked: _Asked) -> None:
-    spec = None if asked.tokenizer is None else tokenizer_for(asked.tokenizer, corpus.schema)
+    spec = None if asked.tokenizer is None else with_marks(asked.tokenizer, corpus.schema)
     bos, eos = (None, None) if spec is None else (spec.bos_id, spec.eos_id)
     marks = marks_of(corpus, asked.facts, bos=bos, eos=eos)
     if (told := settings.data.sample.eos_token_id) is not None:
