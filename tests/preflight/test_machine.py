@@ -46,7 +46,7 @@ def test_a_read_ahead_that_takes_most_of_the_memory_warns(home):
     factor = int(0.6 * (machine.memory_bytes() or 0)) // one
     config = settings(home, mixture=True, num_threads=1, prefetch_factor=factor)
     report = look(config, ranks_per_node=1)
-    the_line(report, "memory", "warn", match="for 1 ranks of a node is more than half of its .* of memory")
+    the_line(report, "memory", "warn", match="for 1 rank of a node is more than half of its .* of memory")
 
 
 def test_a_container_with_less_memory_than_the_machine_counts(tmp_path, monkeypatch):

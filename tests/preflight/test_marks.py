@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.corpora import write_corpus
 from tests.preflight.looked import look, of_corpus, the_line
 from tests.preflight.texts import BOS, EOS, documents, marked, tokenized
 from tests.real_data import gpt2_json
@@ -142,3 +143,9 @@ def test_marks_come_from_the_model_where_the_corpus_names_none(tmp_path):
     (tmp_path / "config.json").write_text('{"vocab_size": 1024, "bos_token_id": 1, "eos_token_id": [2, 3]}')
     report = look(of_corpus(tmp_path / "c"), model=tmp_path)
     the_line(report, "documents", "pass", match="100 % of 20 documents begin with BOS .1., 100 % .* end with EOS .2.")
+
+
+def test_rows_that_cut_every_document_are_told(tmp_path):
+    layout = Layout(kind="packed", seq_len=8, lengths_field="lengths")
+    write_corpus(tmp_path / "c", [[5] * 8] * 6, layout=layout, eos_token_id=EOS, lengths=("uint32[]", [[8]] * 6))
+    the_line(look(of_corpus(tmp_path / "c")), "documents", "pass", match="rows cut documents, so that neither")

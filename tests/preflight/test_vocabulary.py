@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
+import tokenyard
 from tests.preflight.looked import look, of_corpus, the_line
 from tests.preflight.texts import documents, marked
+from tokenyard.corpus import open_corpus
 from tokenyard.errors import ConfigError
+from tokenyard.looking.lengths import spread_shards
 from tokenyard.preflight.model import model_facts
 
 
@@ -123,3 +126,16 @@ def test_what_is_no_config_of_a_model_is_refused(tmp_path, content, match):
 def test_a_model_and_a_size_are_refused_together(tmp_path):
     with pytest.raises(ConfigError, match="model and vocab_size both say how many ids"):
         model_facts(tmp_path, 100)
+
+
+def test_of_compressed_shards_a_few_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokenyard.preflight.contents._LOCAL_SHARDS", 2)
+    tokenyard.convert(
+        marked(tmp_path / "c", documents(90)).path, tmp_path / "z", to="mds", compression="zstd", shard_bytes=600
+    )
+    corpus = open_corpus(tmp_path / "z")
+    rows = corpus.manifest.rows_of_shards
+    decoded = sum(int(corpus.row_lengths(*corpus.shard_row_starts[k : k + 2]).sum()) for k in spread_shards(corpus, 2))
+    assert len(rows) > 3
+    the_line(look(of_corpus(tmp_path / "z")), "vocabulary", "pass", match=rf"in {decoded} tokens, .* % of all")
+    the_line(look(of_corpus(tmp_path / "z"), full=True), "vocabulary", "pass", match="in all")

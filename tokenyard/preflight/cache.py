@@ -49,7 +49,7 @@ def cache_line(planned: Planned) -> Line:
         problems.append((status, told, "make room there, lower loader.cache.bytes, or name another disk by its path"))
     otherwise = (
         f"{with_unit(disk.max_bytes, 'bytes')}, of which {with_unit(needed, 'bytes')} are needed by "
-        f"{planned.ranks_per_node} ranks of a node, for corpora of {with_unit(whole, 'bytes')}"
+        f"{planned.ranks_per_node} rank{'s' * (len(ranks) > 1)} of a node, for corpora of {with_unit(whole, 'bytes')}"
     )
     return worst("cache", problems, otherwise)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenyard.corpus import Corpus
 from tokenyard.display.quantities import percent
 from tokenyard.looking.counting import Counts, count, sample
+from tokenyard.looking.lengths import spread_shards
 from tokenyard.preflight.documents import MarkCounts, Marks, Spans, documents_of
 from tokenyard.rows import RowBatch
 
@@ -20,6 +21,8 @@ Item = TypeVar("Item")
 
 #: Tokens that are read of a larger corpus, in stretches of rows spread over it.
 _SAMPLE_TOKENS = 1 << 20
+#: Where whole shards must be decoded, or blocks fetched, for a row of them: as many shards, on a disk and at a URL.
+_LOCAL_SHARDS, _REMOTE_SHARDS = 8, 4
 #: Documents that a tokenizer is tried on, and the most tokens of each.
 _PIECES, _PIECE_TOKENS = 64, 256
 #: Where rows are longer than a sample: windows of the token stream, and their tokens.
@@ -65,7 +68,7 @@ def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
     are_told = [False]
 
     def batches() -> Iterator[RowBatch]:
-        for batch in corpus.batches() if full else sample(corpus, _SAMPLE_TOKENS, seed=0):
+        for batch in corpus.batches() if full else _sample(corpus):
             spans = documents_of(corpus, batch, marks.eos)
             if spans is not None:
                 are_told[0] = True
@@ -86,6 +89,20 @@ def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
         pieces=tuple(_spread(pieces, _PIECES)),
         told=told,
     )
+
+
+def _sample(corpus: Corpus) -> Iterator[RowBatch]:
+    """Rows spread over a corpus, in few places where each place costs much."""
+    grain, is_local = corpus.grain(), corpus.folder.asks_cheaply
+    if grain.mapped or grain.in_ranges or (is_local and grain.num_blocks > 1):
+        yield from sample(corpus, _SAMPLE_TOKENS, seed=0)
+        return
+    shards = spread_shards(corpus, _LOCAL_SHARDS if is_local else _REMOTE_SHARDS)
+    for shard in shards:
+        start, stop = corpus.shard_row_starts[shard : shard + 2].tolist()
+        ends = np.cumsum(corpus.row_lengths(start, stop))
+        fitting = int(np.searchsorted(ends, _SAMPLE_TOKENS // len(shards), side="right"))
+        yield from corpus.batches(start, start + fitting)
 
 
 def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Piece]:

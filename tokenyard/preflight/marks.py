@@ -13,6 +13,7 @@ from tokenyard.preflight.report import Line, Status, passed, worst
 Problem = tuple[Status, str, str]
 
 _TWO_BOS = "both the tokenizer and the tokenizing added one: tokenize anew with add_bos: false"
+_BY_EOS = "documents are told by EOS, so that all end with it"
 _ANEW = "tokenize all of it alike, with add_bos and add_eos as they are meant"
 
 
@@ -47,7 +48,8 @@ def marks_line(contents: Contents, *, needs_eos: bool, source: str | None) -> Li
         _told("begin with BOS", marks.bos, counts.with_bos, counts.begun),
         _told("end with EOS", marks.eos, counts.with_eos, counts.ended),
     ]
-    otherwise = ", ".join(part for part in told if part) or "documents are cut by EOS, so that all end with it"
+    cut = "rows cut documents, so that neither their begins nor their ends were seen"
+    otherwise = ", ".join(part for part in told if part) or (_BY_EOS if counts.begun else cut)
     return worst("documents", problems, f"{otherwise} ({contents.told})", source=source)
 
 

@@ -15,6 +15,8 @@ from tokenyard.preflight.report import Line, Status, worst
 
 #: Bytes of row indexes that a process keeps of each corpus.
 _INDEX_BYTES = 64 << 20
+#: Bytes of a decoded token, at most.
+_DECODED_BYTES = 8
 #: The share of memory that loaders may take before it is told: the rest is for the model, and for pages of files.
 _MOST_SHARE = 0.5
 
@@ -37,7 +39,8 @@ def memory_line(planned: Planned, batch_bytes: int) -> Line:
     way_out = (
         "lower loader.cache_bytes, num_workers or prefetch_factor, or put fewer ranks on a node (--ranks-per-node)"
     )
-    of_node = f"{with_unit(total, 'bytes')} for {planned.ranks_per_node} ranks of a node"
+    ranks = f"{planned.ranks_per_node} rank{'s' * (planned.ranks_per_node > 1)}"
+    of_node = f"{with_unit(total, 'bytes')} for {ranks} of a node"
     if limit is not None and total > limit:
         problems.append(("fail", f"{of_node}, which has {with_unit(limit, 'bytes')} of memory", way_out))
     elif limit is not None and total > _MOST_SHARE * limit:
@@ -66,11 +69,7 @@ def _decoded(planned: Planned) -> int:
     """Bytes of decoded blocks, of corpora that aren't read from maps: no more than there are."""
     corpora, loader = planned.dataset.corpora, planned.settings.loader
     share = loader.cache_bytes // len(corpora)
-    sizes = [
-        min(share, corpus.num_tokens * torch.iinfo(torch.int64).bits // 8)
-        for corpus in corpora
-        if not corpus.grain().mapped
-    ]
+    sizes = [min(share, corpus.num_tokens * _DECODED_BYTES) for corpus in corpora if not corpus.grain().mapped]
     return sum(sizes) * max(1, loader.num_workers)
 
 

@@ -47,7 +47,7 @@ def partition_line(planned: Planned) -> Line:
 
 def rank_numbers(planned: Planned) -> list[int]:
     """Return the ranks whose own batches are made: all, or some, evenly spread, the first and the last among them."""
-    return _spread(planned.ranks, _RANKS)
+    return _spread(planned.ranks, 2 if planned.is_large_budget else _RANKS)  # each goes through all lengths of rows
 
 
 def batches_of(planned: Planned, rank: int) -> Batches:

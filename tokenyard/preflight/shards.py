@@ -27,7 +27,7 @@ def shards_line(corpus: Corpus, source: str | None, *, full: bool, on_progress: 
     """Look at files, sizes, row indexes and checksums. What is wrong is told, not raised."""
     if full:
         report = verify(corpus, on_progress=on_progress)
-        return _line(corpus, source, list(report.problems), f"all {_shards(report.num_shards)}, every byte and row")
+        return _line(corpus, source, list(report.problems), f"{_all(report.num_shards)}, every byte and row")
     count = len(corpus.manifest.shards)
     looked = spread_shards(corpus, _LOCAL_SHARDS if corpus.folder.asks_cheaply else _REMOTE_SHARDS)
     problems = check_beside(corpus, corpus.manifest.all_files)
@@ -41,7 +41,7 @@ def shards_line(corpus: Corpus, source: str | None, *, full: bool, on_progress: 
             problems += [problem for problem in found if problem is not None]
             read.append(shard)
             num_bytes += sum(file.bytes for file in files)
-    of = f"all {_shards(count)}" if len(looked) == count else f"{len(looked):,} of {_shards(count)}"
+    of = _all(count) if len(looked) == count else f"{len(looked):,} of {count:,} shards"
     sums = f"checksums of {len(read):,} ({with_unit(num_bytes, 'bytes')})" if read else "no checksum was compared"
     return _line(corpus, source, problems, f"files, sizes and row indexes of {of}, {sums}")
 
@@ -81,5 +81,5 @@ def _to_read(corpus: Corpus) -> Iterator[int]:
             yield shard
 
 
-def _shards(count: int) -> str:
-    return f"{count:,} shard{'s' * (count != 1)}"
+def _all(count: int) -> str:
+    return "the one shard" if count == 1 else f"all {count:,} shards"
