@@ -79,7 +79,10 @@ def test_of_very_many_shards_some_are_looked_at(home, monkeypatch):
 def test_more_than_three_problems_are_counted(home):
     for file in shard_files(home / "web"):
         file.unlink()
-    the_line(look(settings(home)), "shards", "fail", match=r"; and \d+ more \(looked at")
+    report = look(settings(home))
+    the_line(report, "shards", "fail", match=r"; and \d+ more \(looked at")
+    the_line(report, "first batch", "fail", match="no such file or folder")
+    assert any(told.startswith("memory: no batch could be made") for told in report.not_checked)
 
 
 def test_a_file_that_the_manifest_does_not_name_fails(home):

@@ -62,6 +62,15 @@ def test_a_corpus_of_others_is_judged_by_its_text(of_others):
     )
 
 
+def test_packed_rows_of_others_that_cut_documents_anywhere_are_judged_too(corpus, tmp_path):
+    ids = np.concatenate([open_corpus(corpus)[row][:-1] for row in range(63)])
+    np.save(tmp_path / "rows.npy", ids[: len(ids) // 50 * 50].reshape(-1, 50).astype(np.uint16))
+    report = look(of_corpus(tmp_path), tokenizer=gpt2_json())
+    the_line(report, "tokenizer", "pass", match="keeps no fingerprint; of 64 documents decoded and encoded again 6")
+    report = look(of_corpus(tmp_path), tokenizer=anthropic_json())
+    the_line(report, "tokenizer", "fail", match="another tokenizer's ids")
+
+
 def test_another_file_that_gives_the_same_ids_warns(corpus, tmp_path):
     said = json.loads(gpt2_json().read_text())
     said["model"]["unk_token"] = "!"

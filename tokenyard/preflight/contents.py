@@ -31,10 +31,11 @@ _WINDOWS, _WINDOW_TOKENS = 64, 1 << 12
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A document, or its beginning: int64[n] ids, and whether it is all of it."""
+    """Ids of one document, int64[n], and whether its begin and its end are there, or it was cut."""
 
     ids: Int64Array
-    is_whole: bool
+    has_begin: bool
+    has_end: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,19 +107,21 @@ def _sample(corpus: Corpus) -> Iterator[RowBatch]:
 
 
 def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Piece]:
-    """Some documents of a batch, or rows, without the marks at their ends."""
-    starts, stops = batch.offsets[:-1], batch.offsets[1:]
+    """Some documents of a batch whose begin is known, or else rows, without the marks at their ends."""
+    starts, stops, ends = batch.offsets[:-1], batch.offsets[1:], np.zeros(len(batch), np.bool_)
     if spans is not None:
-        starts, stops = spans.starts[spans.begins], spans.stops[spans.begins]
+        known = spans.begins
+        starts, stops, ends = spans.starts[known], spans.stops[known], spans.ends[known]
+        ends = ends | (batch.tokens[stops - 1] == (-1 if marks.eos is None else marks.eos))
     found = []
-    for start, stop in _spread(list(zip(starts.tolist(), stops.tolist(), strict=True)), _PIECES):
+    for start, stop, is_end in _spread(list(zip(starts.tolist(), stops.tolist(), ends.tolist(), strict=True)), _PIECES):
         end = min(stop, start + _PIECE_TOKENS)
         ids = np.asarray(batch.tokens[start:end], np.int64)
         inner = np.flatnonzero(~np.isin(ids, [mark for mark in marks if mark is not None]))
         if len(inner) > 1:
             # What stands inside of a document is text, whatever its id.
             ids = ids[int(inner[0]) : int(inner[-1]) + 1]
-            found.append(Piece(ids=ids, is_whole=end == stop))
+            found.append(Piece(ids=ids, has_begin=spans is not None, has_end=is_end and end == stop))
     return found
 
 

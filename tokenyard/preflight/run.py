@@ -201,7 +201,8 @@ def _look_at_run(
         yield batch_line(batch, asked.facts)
         yield memory_line(run, num_bytes(batch))
 
-    page.add("first batch", read)
+    if not page.add("first batch", read):
+        page.not_checked.append("memory: no batch could be made, so that its size is not known")
     page.add("open files", lambda: limit_lines(run))
 
 
