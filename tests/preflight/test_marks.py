@@ -2,6 +2,7 @@
 
 import pytest
 
+import tokenyard
 from tests.corpora import write_corpus
 from tests.preflight.looked import look, of_corpus, the_line
 from tests.preflight.texts import BOS, EOS, documents, marked, tokenized
@@ -77,8 +78,6 @@ def test_a_corpus_without_named_marks_passes(said):
 
 
 def test_packed_rows_are_counted_by_the_lengths_they_carry(tmp_path):
-    import tokenyard
-
     marked(tmp_path / "c", documents(60, begin=(BOS, BOS)))
     for strategy in ("concat", "best_fit"):
         packed = tmp_path / strategy
@@ -149,3 +148,14 @@ def test_rows_that_cut_every_document_are_told(tmp_path):
     layout = Layout(kind="packed", seq_len=8, lengths_field="lengths")
     write_corpus(tmp_path / "c", [[5] * 8] * 6, layout=layout, eos_token_id=EOS, lengths=("uint32[]", [[8]] * 6))
     the_line(look(of_corpus(tmp_path / "c")), "documents", "pass", match="rows cut documents, so that neither")
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit"])
+def test_documents_longer_than_packed_rows_are_not_taken_for_documents_without_marks(tmp_path, strategy):
+    corpus = tokenized(tmp_path, gpt2_json(), add_bos=True, eos_token="<|endoftext|>", bos_token="!")
+    tokenyard.pack(corpus, tmp_path / "packed", seq_len=64, strategy=strategy)
+    report = look(of_corpus(tmp_path / "packed"), tokenizer=gpt2_json())
+    told = "100 % of .* documents" if strategy == "concat" else r"\d\d.* % of .* documents, or rests of long ones,"
+    line = the_line(report, "documents", "warn", match=f"{told} begin with BOS .0., 100 % of .* documents end with EOS")
+    assert "lack" not in line.found
+    the_line(report, "tokenizer", "pass", match="the fingerprint is the corpus's")

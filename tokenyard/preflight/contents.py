@@ -13,7 +13,7 @@ from tokenyard.corpus import Corpus
 from tokenyard.display.quantities import percent
 from tokenyard.looking.counting import Counts, count, sample
 from tokenyard.looking.lengths import spread_shards
-from tokenyard.preflight.documents import MarkCounts, Marks, Spans, documents_of
+from tokenyard.preflight.documents import MarkCounts, Marks, Spans, documents_of, may_be_rests
 from tokenyard.rows import RowBatch
 
 Int64Array = NDArray[np.int64]
@@ -75,7 +75,7 @@ def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
                 are_told[0] = True
                 counted.add(batch.tokens, spans)
             if len(pieces) < _PIECES * _PIECES:
-                pieces.extend(_pieces(batch, spans, marks))
+                pieces.extend(_pieces(batch, spans, marks, may_be_rests=may_be_rests(corpus)))
             yield batch
 
     found = count(corpus, batches())
@@ -106,7 +106,7 @@ def _sample(corpus: Corpus) -> Iterator[RowBatch]:
         yield from corpus.batches(start, start + fitting)
 
 
-def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Piece]:
+def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks, *, may_be_rests: bool) -> list[Piece]:
     """Some documents of a batch whose begin is known, or else rows, without the marks at their ends."""
     starts, stops, ends = batch.offsets[:-1], batch.offsets[1:], np.zeros(len(batch), np.bool_)
     if spans is not None:
@@ -121,7 +121,9 @@ def _pieces(batch: RowBatch, spans: Spans | None, marks: Marks) -> list[Piece]:
         if len(inner) > 1:
             # What stands inside of a document is text, whatever its id.
             ids = ids[int(inner[0]) : int(inner[-1]) + 1]
-            found.append(Piece(ids=ids, has_begin=spans is not None, has_end=is_end and end == stop))
+            found.append(
+                Piece(ids=ids, has_begin=spans is not None and not may_be_rests, has_end=is_end and end == stop)
+            )
     return found
 
 

@@ -75,6 +75,11 @@ class MarkCounts:
             self.inner_eos += _count_inside(tokens, starts + 1, stops - 1 - (last & before), eos)
 
 
+def may_be_rests(corpus: Corpus) -> bool:
+    """Whether what stands inside of rows may be the rest of a document longer than a row, laid where it fits."""
+    return corpus.layout.pad_token_id is not None
+
+
 def documents_of(corpus: Corpus, batch: RowBatch, eos: int | None) -> Spans | None:
     """Return the documents of a batch: rows, what packed rows carry the lengths of, or what EOS ends; None if unknown.
 
@@ -104,7 +109,7 @@ def _by_lengths(corpus: Corpus, batch: RowBatch, field: str) -> Spans:
     before = np.concatenate([[0], np.cumsum(lengths)])
     starts = batch.offsets[rows] + before[:-1] - before[told.offsets[rows]]
     stops = np.minimum(starts + lengths, batch.offsets[rows + 1])
-    is_padded = (stops < batch.offsets[rows + 1]) & (corpus.layout.pad_token_id is not None)
+    is_padded = (stops < batch.offsets[rows + 1]) & may_be_rests(corpus)
     return _spans(starts, stops, starts > batch.offsets[rows], (stops < batch.offsets[rows + 1]) | is_padded)
 
 

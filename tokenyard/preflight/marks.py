@@ -5,7 +5,7 @@ from __future__ import annotations
 from tokenyard.corpus import Corpus
 from tokenyard.display.quantities import percent
 from tokenyard.preflight.contents import Contents
-from tokenyard.preflight.documents import MarkCounts, Marks
+from tokenyard.preflight.documents import MarkCounts, Marks, may_be_rests
 from tokenyard.preflight.model import ModelFacts
 from tokenyard.preflight.provenance import Tokenized, tokenized
 from tokenyard.preflight.report import Line, Status, passed, worst
@@ -41,20 +41,27 @@ def marks_line(contents: Contents, *, needs_eos: bool, source: str | None) -> Li
     marks, asked = counts.marks, tokenized(contents.corpus)
     if marks.bos is None and marks.eos is None and not needs_eos:
         return passed("documents", "neither the corpus nor a tokenizer or model names BOS or EOS", source=source)
-    problems = [*_of_bos(counts, asked), *_of_eos(counts, asked)]
+    rests = may_be_rests(contents.corpus)
+    problems = [*_of_bos(counts, asked, rests), *_of_eos(counts, asked)]
     if needs_eos and (marks.eos is None or not contents.ids.of(marks.eos)):
         problems.append(_no_eos("no EOS id is known" if marks.eos is None else f"no EOS ({marks.eos}) was found"))
     told = [
-        _told("begin with BOS", marks.bos, counts.with_bos, counts.begun),
-        _told("end with EOS", marks.eos, counts.with_eos, counts.ended),
+        _told(
+            "documents, or rests of long ones," if rests else "documents",
+            "begin with BOS",
+            marks.bos,
+            counts.with_bos,
+            counts.begun,
+        ),
+        _told("documents", "end with EOS", marks.eos, counts.with_eos, counts.ended),
     ]
     cut = "rows cut documents, so that neither their begins nor their ends were seen"
     otherwise = ", ".join(part for part in told if part) or (_BY_EOS if counts.begun else cut)
     return worst("documents", problems, f"{otherwise} ({contents.told})", source=source)
 
 
-def _told(what: str, mark: int | None, found: int, of: int) -> str:
-    return "" if mark is None or not of else f"{percent(found / of)} of {of:,} documents {what} ({mark})"
+def _told(which: str, what: str, mark: int | None, found: int, of: int) -> str:
+    return "" if mark is None or not of else f"{percent(found / of)} of {of:,} {which} {what} ({mark})"
 
 
 def _no_eos(found: str) -> Problem:
@@ -65,7 +72,7 @@ def _no_eos(found: str) -> Problem:
     )
 
 
-def _of_bos(counts: MarkCounts, asked: Tokenized) -> list[Problem]:
+def _of_bos(counts: MarkCounts, asked: Tokenized, may_be_rests: bool) -> list[Problem]:
     bos, begun, found = counts.marks.bos, counts.begun, counts.with_bos
     problems: list[Problem] = []
     if bos is None or not begun:
@@ -75,11 +82,11 @@ def _of_bos(counts: MarkCounts, asked: Tokenized) -> list[Problem]:
         problems.append(
             (status, f"{counts.doubled_bos:,} of {begun:,} documents begin with BOS ({bos}) twice", _TWO_BOS)
         )
-    if asked.add_bos and found < begun:
+    if asked.add_bos and found < begun and not may_be_rests:
         problems.append(("fail", f"{begun - found:,} documents lack BOS ({bos}), which add_bos asked for", _ANEW))
     elif asked.add_bos is False and found and bos != counts.marks.eos:
         problems.append(("warn", f"{found:,} documents begin with BOS ({bos}), though add_bos was false", _ANEW))
-    elif asked.add_bos is None and 0 < found < begun:
+    elif asked.add_bos is None and 0 < found < begun and not may_be_rests:
         problems.append(("warn", f"{found:,} of {begun:,} documents begin with BOS ({bos}), the others don't", _ANEW))
     if counts.inner_bos and bos != counts.marks.eos:
         problems.append(("warn", f"BOS ({bos}) is inside of documents, {counts.inner_bos:,} times", _inside("BOS")))
