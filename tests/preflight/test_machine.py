@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.corpora import write_corpus
 from tests.preflight.looked import look, of_corpus, settings, the_line, write_corpora
 from tokenyard.preflight import machine
 
@@ -100,3 +101,15 @@ def test_a_limit_of_memory_maps_that_is_too_low_is_told(home, tmp_path, monkeypa
 def test_a_system_that_does_not_tell_its_maps_has_no_line(home, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_PROC", tmp_path)
     assert "memory maps" not in [line.check for line in look(settings(home)).lines]
+
+
+def test_memory_that_others_use_now_warns(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_PROC", tmp_path)
+    (tmp_path / "meminfo").write_text("MemTotal: 64000000 kB\nMemAvailable: 1000 kB\n")
+    report = look(settings(home))
+    the_line(report, "memory", "warn", match="for 2 ranks of a node, and 1.02 MB are free now.*end what else runs here")
+
+
+def test_a_first_batch_without_tokens_fails(tmp_path):
+    write_corpus(tmp_path / "c", [[]] * 8)
+    the_line(look(of_corpus(tmp_path / "c")), "first batch", "fail", match="it has no token.*filter --min-tokens 1")

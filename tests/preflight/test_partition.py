@@ -6,9 +6,11 @@ import pytest
 from tests.preflight.looked import look, settings, the_line, write_corpora
 from tests.runs import RUNS
 from tokenyard.datasets.order import draws
+from tokenyard.datasets.order.epochs import EpochCourse
+from tokenyard.datasets.order.mixture import MixtureCourse
 from tokenyard.datasets.order.partition import Partition
 from tokenyard.datasets.order.plan import Plan
-from tokenyard.preflight import partition
+from tokenyard.preflight import inverse, partition, planned
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,60 @@ def test_ranks_that_overlap_fail(home, monkeypatch):
         Partition, "slots", property(lambda p: np.arange(p.rank_batch_size).reshape(-1, p.micro_batch_size))
     )
     the_line(look(settings(home)), "partition", "fail", match="rank 1 takes other samples at step 0 than its part")
+
+
+def test_an_epoch_of_a_source_that_lacks_a_sample_fails(home, monkeypatch):
+    whole = MixtureCourse.draws
+
+    def lacking(*args):
+        found = whole(*args)
+        found.epochs[(found.sources == 1) & (found.epochs == 0) & (found.sample_ids == 3)] = 9
+        return found
+
+    monkeypatch.setattr(MixtureCourse, "draws", lacking)
+    report = look(settings(home, **RUNS["mixture"]))
+    the_line(report, "partition", "fail", match="epoch 0 of source 'code' is over, but 47 samples of it .* not 48")
+
+
+def test_samples_that_are_drawn_of_all_find_what_is_wrong_between_the_steps_looked_at(home, monkeypatch, as_if_large):
+    place, config = draws.place, settings(home, order={"shuffle": "none"})
+    steps = partition._spread(21, partition._STEPS)
+    (between, *_) = [step for step in range(21) if step not in steps]
+
+    def broken(order, n, epoch, positions, source):
+        found = place(order, n, epoch, positions, source)
+        return np.where(positions // 8 == between, found ^ 1, found)
+
+    monkeypatch.setattr(draws, "place", broken)
+    the_line(look(config), "partition", "fail", match=rf"should be in slot \d of step {between}, which takes")
+
+
+def test_samples_that_no_step_takes_are_found_by_drawing_some(home, monkeypatch, as_if_large):
+    find = EpochCourse.find
+
+    def forgetting(course, epoch, source, samples):
+        found = find(course, epoch, source, samples)
+        return [[], *found[1:]] if len(samples) == inverse._SAMPLES else found
+
+    monkeypatch.setattr(EpochCourse, "find", forgetting)
+    the_line(look(settings(home)), "partition", "fail", match="is taken at no step of epoch 0")
+
+
+def test_samples_that_two_steps_take_are_found_by_drawing_some(home, monkeypatch, as_if_large):
+    find = EpochCourse.find
+
+    def doubling(course, epoch, source, samples):
+        found = find(course, epoch, source, samples)
+        return [2 * found[0], *found[1:]] if len(samples) == inverse._SAMPLES else found
+
+    monkeypatch.setattr(EpochCourse, "find", doubling)
+    the_line(look(settings(home)), "partition", "fail", match=r"is taken at \[\(\d+, \d\), \(\d+, \d\)\] of epoch 0")
+
+
+def test_of_a_token_budget_over_very_many_rows_the_first_steps_are_looked_at(home, monkeypatch):
+    monkeypatch.setattr(planned, "_MOST_ROWS", 10)
+    monkeypatch.setattr(partition, "_FIRST_STEPS", 5)
+    report = look(settings(home, **RUNS["budget"]), steps=9)
+    match = "counted, the first 5 steps, not a whole epoch: .* once, none twice, the rest of the epoch was not gone"
+    the_line(report, "partition", "pass", match=match)
+    the_line(report, "steps", "pass", match="not counted: how many there are depends on the lengths of all rows")
