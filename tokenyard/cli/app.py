@@ -12,6 +12,7 @@ import typer
 import tokenyard
 from tokenyard.cli import inspect, jobs, rows
 from tokenyard.cli.bench import bench
+from tokenyard.cli.doctor import doctor
 from tokenyard.cli.info import info
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
@@ -68,6 +69,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     report,
     order,
     bench,
+    doctor,
     inspect.formats,
     inspect.schema,
 )
