@@ -79,8 +79,9 @@ def test_a_disk_that_no_number_of_threads_hides_is_the_limit(npy, monkeypatch):
 
 
 @pytest.fixture
-def slow_server(npy, monkeypatch):
-    """The URL of a server whose answers come late."""
+def slow_server(tmp_path, monkeypatch):
+    """The URL of a server whose answers come late; of few shards, each of which is asked for when it is opened."""
+    write(tmp_path / "npy", shard_bytes=1 << 21)
     answer = web._Handler.do_GET
 
     def answer_late(handler):
@@ -88,7 +89,7 @@ def slow_server(npy, monkeypatch):
         answer(handler)
 
     monkeypatch.setattr(web._Handler, "do_GET", answer_late)
-    with web.web_server(npy.parent) as server:
+    with web.web_server(tmp_path) as server:
         yield f"{server.url}/npy"
 
 
@@ -111,7 +112,7 @@ def test_a_slow_server_behind_a_cache_is_the_limit_too(slow_server, tmp_path):
 @pytest.mark.parametrize(("format", "options"), [("parquet", {}), ("mds", {"compression": "zstd"})])
 def test_blocks_that_are_decoded_for_every_batch_are_the_limit(tmp_path, format, options):
     write(tmp_path / "c", format, **options)
-    report = found_by(settings(tmp_path / "c", cache_bytes=0), is_limited_by("decode"), step_ms=0.2)
+    report = found_by(settings(tmp_path / "c", cache_bytes=0), is_limited_by("decode"), step_ms=0.2, warm=True)
     assert f"are decoding {format}" in report.limit.evidence
     assert "tokenyard convert SRC DST --to npy" in report.limit.advice
 
@@ -121,7 +122,7 @@ def slow_transform(sample, rng):
 
 
 def test_a_slow_transform_is_the_limit_of_all_ranks_together(npy):
-    report = found_by(settings(npy), is_limited_by("python"), step_ms=1, gpus=2, transform=slow_transform)
+    report = found_by(settings(npy), is_limited_by("python"), step_ms=1, gpus=2, transform=slow_transform, warm=True)
     assert "are a transform or other work in Python" in report.limit.evidence
     assert "make the transform cheaper" in report.limit.advice
     # It costs the same where storage is free.
@@ -130,7 +131,7 @@ def test_a_slow_transform_is_the_limit_of_all_ranks_together(npy):
 
 def test_too_few_cores_for_the_copies_are_told(npy):
     config = settings(npy, batch=512, num_threads=1, sample={"boundaries": True})
-    report = found_by(config, is_limited_by("threads"), step_ms=0.05)
+    report = found_by(config, is_limited_by("threads"), step_ms=0.05, warm=True)
     assert "are finding, copying and making tensors" in report.limit.evidence
     assert "give this rank more cores" in report.limit.advice
 
@@ -147,7 +148,7 @@ def test_cores_that_others_keep_busy_are_the_limit(npy):
             stack.callback(process.kill)
         stack.callback(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, one)
-        report = found_by(config, is_limited_by("cpu"), step_ms=4)
+        report = found_by(config, is_limited_by("cpu"), step_ms=4, warm=True)
     assert report.cores == 1
     assert "are waiting for a core" in report.limit.evidence
 

@@ -30,19 +30,25 @@ IN_WORDS: dict[Kind, str] = {
 }
 
 
-def limit_of(check: Check, need: Need, config: TrainConfig) -> Verdict | None:
+def limit_of(check: Check, need: Need, config: TrainConfig, *, more_may_help: bool) -> Verdict | None:
     """Return what holds back the rank that was given least; None where too few steps came to tell.
 
     Where what all get is enough on average, it is what steps wait for now and then.
+
+    Args:
+        check: of the setting that was taken.
+        need: what the job asks for.
+        config: of the job.
+        more_may_help: whether more threads or workers are still worth a try.
     """
     wanted = need.steps_per_second
     if wanted is not None and check.steps_per_second >= wanted:
         waiting = max(check.paced, key=lambda trial: sum(trial.passed.waits))
         return None if waiting.figures is None else judge(waiting.figures)
-    return _of_rate(min(check.fast, key=lambda trial: trial.steps_per_second), need, config)
+    return _of_rate(min(check.fast, key=lambda trial: trial.steps_per_second), need, config, more_may_help)
 
 
-def _of_rate(trial: Trial, need: Need, config: TrainConfig) -> Verdict | None:
+def _of_rate(trial: Trial, need: Need, config: TrainConfig, more_may_help: bool) -> Verdict | None:
     figures = trial.figures
     if trial.fetched is not None and trial.fetched.wait_share >= _FETCHING_SHARE:
         return _of_fetching(trial.fetched, trial.passed.seconds, _urls(config))
@@ -61,7 +67,7 @@ def _of_rate(trial: Trial, need: Need, config: TrainConfig) -> Verdict | None:
             compute_ms=computing,
             wait_ms=waiting,
             median_wait_ms=waiting,
-            making=replace(figures.making, more_may_help=False),  # they were tried
+            making=replace(figures.making, more_may_help=more_may_help),
         )
     )
     if verdict is not None and verdict.kind == "network" and config.loader.cache is None and _urls(config):

@@ -13,8 +13,12 @@ from tokenyard.doctor.source import Source
 from tokenyard.doctor.trial import Trial
 
 
-def notes(settings: DoctorSettings, source: Source, tried: Sequence[Trial], check: Check) -> Iterator[str]:
-    """Return them, one for each thing to know."""
+def notes(
+    settings: DoctorSettings, source: Source, tried: Sequence[Trial], check: Check, *, is_whole: bool
+) -> Iterator[str]:
+    """Yield them, one for each thing to know. `is_whole`: whether all settings were tried that were worth it."""
+    if not is_whole:
+        yield "The time was over before all settings were tried that may have brought more; --seconds gives more of it."
     if source.files:
         yield _of_page_cache(settings, source, [*tried, *check.fast, *check.paced])
     cache = settings.config.loader.cache

@@ -24,12 +24,17 @@ def make_cold(files: Sequence[Path], at_most: float) -> float | None:
     of a file system in memory. Raises StorageError.
     """
     until = time.monotonic() + at_most
+    share = None
     try:
-        for first in range(0, len(files), _AT_ONCE):
-            drop(files[first : first + _AT_ONCE])
-            if time.monotonic() >= until:
+        for sync in (False, True):  # a corpus that was just written needs both
+            for first in range(0, len(files), _AT_ONCE):
+                drop(files[first : first + _AT_ONCE], sync=sync)
+                if time.monotonic() >= until:
+                    break
+            share = resident_share(random.Random(0).sample(files, min(_LOOKED_AT, len(files))))
+            if share is None or share <= MAX_COLD_SHARE:
                 break
-        return resident_share(random.Random(0).sample(files, min(_LOOKED_AT, len(files))))
+        return share
     except OSError as e:
         raise storage_error(
             e, "can't drop the corpus's files from the page cache; measure with it as it is (--warm)"

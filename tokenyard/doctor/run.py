@@ -99,7 +99,7 @@ class _Examination:
             first.passed, gpus=settings.gpus, world_size=settings.world_size, step_seconds=settings.step_seconds
         )
         until = time.monotonic() + settings.sweep_seconds
-        tried = sweep(
+        tried, is_whole = sweep(
             first, lambda loader: self._alone(loader) if time.monotonic() < until else None, need, self._cores
         )
         found = self._checked(tried, need)
@@ -117,8 +117,8 @@ class _Examination:
             tried=tried,
             warm=warm,
             check=found,
-            limit=None if is_fed else limit_of(found, need, self._config),
-            notes=tuple(notes(settings, self._source, tried, found)),
+            limit=None if is_fed else limit_of(found, need, self._config, more_may_help=not is_whole),
+            notes=tuple(notes(settings, self._source, tried, found, is_whole=is_whole)),
         )
 
     def _checked(self, tried: Sequence[Trial], need: Need) -> Check:

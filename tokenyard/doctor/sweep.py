@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tokenyard.bench.rates import percentile
@@ -25,7 +25,7 @@ _FURTHER = 4
 TryOut = Callable[[LoaderConfig], Trial | None]
 
 
-def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> list[Trial]:
+def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> tuple[list[Trial], bool]:
     """Try settings out: more and more threads, more and more workers, and reading further ahead.
 
     Args:
@@ -34,27 +34,34 @@ def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> list[Trial]:
         need: what the job asks for.
         cores: of this machine.
 
-    Returns all trials, the first one first.
+    Returns all trials, the first one first, and whether all that was worth it was tried before the time was over.
     """
     tried = [first]
     configured = first.loader
+    is_whole = True
 
     def add(settings: LoaderConfig) -> Trial | None:
         for trial in tried:
             if _how(trial.loader) == _how(settings):
                 return trial
         found = try_out(settings)
-        if found is not None:
+        if found is None:
+            nonlocal is_whole
+            is_whole = False
+        else:
             tried.append(found)
         return found
 
-    for ladder in (_threads(configured), _workers(configured, cores)):
-        best = 0.0
-        for settings in ladder:
-            trial = add(settings)
+    # Where the job's own is far from enough, fewer are no way out.
+    lowest = 1 if need.step_seconds is None or is_enough(first, need, cores, headroom=1.0) else makers(configured)
+    for with_number, most in ((_with_threads, _MOST_THREADS), (_with_workers, max(2, cores))):
+        best, number = 0.0, max(1, min(lowest, most))
+        while number <= most:
+            trial = add(with_number(configured, number))
             if trial is None or trial.steps_per_second < _GAIN * best or _is_plenty(trial, need):
                 break
             best = trial.steps_per_second
+            number *= 4 if number * 4 <= most and 4 * best < (need.steps_per_second or 0.0) else 2
     chosen = choose(tried, need, cores)
     for _ in range(2):
         if not makers(chosen.loader) or not _is_late(chosen, need):
@@ -64,7 +71,7 @@ def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> list[Trial]:
         if further is None:
             break
         chosen = further
-    return tried
+    return tried, is_whole
 
 
 def choose(tried: Sequence[Trial], need: Need, cores: int) -> Trial:
@@ -135,20 +142,14 @@ def _is_plenty(trial: Trial, need: Need) -> bool:
     return wanted is not None and trial.steps_per_second >= 4 * HEADROOM * wanted
 
 
-def _threads(configured: LoaderConfig) -> Iterator[LoaderConfig]:
-    # These say something of workers alone.
+def _with_threads(configured: LoaderConfig, number: int) -> LoaderConfig:
+    # The others say something of workers alone.
     plain = {"num_workers": 0, "persistent_workers": False, "multiprocessing_context": None}
-    number = 1
-    while number <= _MOST_THREADS:
-        yield configured.model_copy(update={**plain, "num_threads": number})
-        number *= 2
+    return configured.model_copy(update={**plain, "num_threads": number})
 
 
-def _workers(configured: LoaderConfig, cores: int) -> Iterator[LoaderConfig]:
-    number = 1
-    while number <= max(2, cores):
-        yield configured.model_copy(update={"num_workers": number})
-        number *= 2
+def _with_workers(configured: LoaderConfig, number: int) -> LoaderConfig:
+    return configured.model_copy(update={"num_workers": number})
 
 
 def _how(loader: LoaderConfig) -> tuple[Any, ...]:
