@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from tokenyard.datasets.loader import TokenLoader
 
@@ -84,11 +85,11 @@ def go_through(
             find in memory what this one has read and decoded.
     """
     to_leave = max(1, loader.settings.num_workers or loader.settings.num_threads)
-    found = Passed()
+    found, beginning = Passed(), loader.state_dict()
     begun = time.perf_counter()
     is_first = True
     while True:
-        with closing(_epoch(loader, step_seconds)) as batches:
+        with closing(_epoch(loader, step_seconds, beginning)) as batches:
             for batch in batches:
                 found.add(batch, is_steady=not is_first or batch.number >= to_leave)
                 spent = time.perf_counter() - begun
@@ -99,8 +100,8 @@ def go_through(
         is_first = False
 
 
-def _epoch(loader: TokenLoader, step_seconds: float) -> Generator[_Batch]:
-    loader.set_epoch(0)
+def _epoch(loader: TokenLoader, step_seconds: float, beginning: Mapping[str, Any]) -> Generator[_Batch]:
+    loader.load_state_dict(beginning)  # also where an epoch has no end, and a source has ended the run
     end = loader.sampler.batches.plan.end
     step, per_step, waited, is_first = loader.step, loader.micro_batches_per_step, 0.0, True
     asked = time.perf_counter()
