@@ -29,12 +29,15 @@ def test_the_compiled_loops_are_loaded_with_the_loader_and_not_by_its_first_batc
     assert not loops & modules_loaded_by("tokenyard")
 
 
-def test_only_datasets_monitor_and_preflight_import_torch() -> None:
+def test_only_what_runs_a_loader_imports_torch() -> None:
+    with_torch = (
+        "tokenyard.datasets",
+        "tokenyard.monitor",
+        "tokenyard.doctor",
+        "tokenyard.preflight",
+        "tokenyard.testing",
+    )
     names = [info.name for info in pkgutil.walk_packages(tokenyard.__path__, "tokenyard.")]
-    without_torch = [
-        name
-        for name in names
-        if not name.startswith(("tokenyard.datasets", "tokenyard.monitor", "tokenyard.preflight", "tokenyard.testing"))
-    ]
+    without_torch = [name for name in names if not name.startswith(with_torch)]
     assert "tokenyard.errors" in without_torch
     assert "torch" not in modules_loaded_by(*without_torch)

@@ -93,19 +93,10 @@ def test_text_of_anybodys_can_not_act_on_a_terminal(doctor, tmp_path):
     assert "a␛[31mb" in page
 
 
-def test_wrong_use_ends_with_2(doctor, home, tmp_path, monkeypatch, capsys):
+def test_wrong_use_ends_with_2(doctor, home, tmp_path):
     assert "model and vocab_size both say" in doctor(settings(home), "--model", tmp_path, "--vocab-size", 9, code=2)
     (tmp_path / "state.json").write_text("[]")
     said = doctor(settings(home), "--ranks", 2, "--state", tmp_path / "state.json", code=2)
     assert "expected the JSON of a loader's state_dict(), found []" in said
     assert "no such file" in doctor(settings(home), "--tokenizer", tmp_path / "none.json", code=2)
     assert "web: no such file or folder" in doctor(settings(tmp_path), "--ranks", 2, code=2)
-    monkeypatch.setattr(sys, "argv", ["tokenyard", "doctor"])
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert ended.value.code == 2
-    assert "nothing to look at; name the settings of a run by --preflight" in capsys.readouterr().err

@@ -33,17 +33,19 @@ def warm(files: Sequence[Path]) -> int:
     return size
 
 
-def drop(files: Sequence[Path]) -> None:
+def drop(files: Sequence[Path], *, sync: bool = True) -> None:
     """Ask the system to let go of what it holds of these files; those written not long ago go to the disk first.
 
-    What some process has mapped stays. Does nothing where the system has no such call. Raises OSError.
+    What some process has mapped stays; so does what is not on the disk yet, unless `sync`, which waits some ms a
+    file, whether or not there is something to write. Does nothing where the system has no such call. Raises OSError.
     """
     if not hasattr(os, "posix_fadvise"):
         return
     for path in files:
         handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            if sync:
+                os.fsync(handle)
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)

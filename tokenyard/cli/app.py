@@ -12,11 +12,11 @@ import typer
 import tokenyard
 from tokenyard.cli import inspect, jobs, rows
 from tokenyard.cli.bench import bench
+from tokenyard.cli.doctor import doctor
 from tokenyard.cli.info import info
 from tokenyard.cli.order import order
 from tokenyard.cli.output import errors
 from tokenyard.cli.peek import peek
-from tokenyard.cli.preflight import doctor
 from tokenyard.cli.report import report
 from tokenyard.cli.verify import verify
 from tokenyard.errors import (
@@ -68,8 +68,8 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     peek,
     report,
     order,
-    doctor,
     bench,
+    doctor,
     inspect.formats,
     inspect.schema,
 )

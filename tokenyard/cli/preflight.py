@@ -1,10 +1,10 @@
-"""The command that looks at a training run before it is started: doctor --preflight."""
+"""What doctor --preflight prints: a training run looked at before it is started."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,73 +12,15 @@ from tokenyard.cli.order import read_state
 from tokenyard.cli.output import console, print_json
 from tokenyard.cli.progress import progress
 from tokenyard.display.visible import visible
-from tokenyard.errors import ConfigError, MissingDependencyError
+from tokenyard.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from tokenyard.preflight.report import Line, PreflightReport
 
 _STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--preflight", metavar="YAML", help="Look at the training run of these settings, before it is started."
-    ),
-]
-Ranks = Annotated[int | None, typer.Option(min=1, help="Data-parallel ranks that are planned.")]
-RanksPerNode = Annotated[int | None, typer.Option(min=1, help="Of these, how many share a machine (8 at most).")]
-Steps = Annotated[int | None, typer.Option(min=1, help="Optimizer steps that are planned (an epoch).")]
-Model = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="config.json of the model, or its folder: vocabulary and marks.")
-]
-VocabSize = Annotated[int | None, typer.Option(min=1, help="In place of --model: how many ids it has.")]
-TokenizerPath = Annotated[
-    str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json, to try on each corpus.")
-]
-State = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="JSON of a loader's state: would the run go on from it?")
-]
-Full = Annotated[bool, typer.Option("--full", help="Verify every byte, and look at every row.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-
-def doctor(
-    preflight: Config = None,
-    ranks: Ranks = None,
-    ranks_per_node: RanksPerNode = None,
-    steps: Steps = None,
-    model: Model = None,
-    vocab_size: VocabSize = None,
-    tokenizer: TokenizerPath = None,
-    state: State = None,
-    full: Full = False,
-    json: AsJson = False,
-) -> None:
-    """Find out what would stop or spoil a training run: one page, each line with pass, warn or fail, and the way out.
-
-    --preflight takes seconds: the partition of samples over the ranks is proven, files, ids, marks and the tokenizer
-    are looked at, cache, memory and limits of the system compared with what the run takes. Of large corpora some is
-    looked at, which each line tells; --full reads all. Exit code 1 where a line fails.
-
-    Example: `tokenyard doctor --preflight configs/train-mds.yaml --ranks 2 --steps 1000`
-    """
-    if preflight is None:
-        raise ConfigError("doctor: nothing to look at; name the settings of a run by --preflight")
-    run_preflight(
-        preflight,
-        ranks=ranks,
-        ranks_per_node=ranks_per_node,
-        steps=steps,
-        model=model,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer,
-        state=state,
-        full=full,
-        json=json,
-    )
-
-
-def run_preflight(config: Path, *, state: Path | None, json: bool, **asked: Any) -> None:
+def run_preflight(config: Path, *, json: bool, state: Path | None = None, **asked: Any) -> None:
     """Do the preflight, print its page, and end with exit code 1 where a line fails.
 
     ``asked``: arguments of ``tokenyard.preflight.preflight``.

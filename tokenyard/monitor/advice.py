@@ -21,6 +21,8 @@ def with_makers(figures: Figures, *, waits: bool, processes: bool = False) -> st
         processes: whether only processes help, since threads share Python's lock.
     """
     making, system = figures.making, figures.system
+    if not making.more_may_help:
+        return ""
     to_workers = processes or making.makers == "workers"
     now = 0 if to_workers and making.makers != "workers" else making.num_makers
     # Where the loop takes batches as fast as it can, no number would do.

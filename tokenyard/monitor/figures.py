@@ -24,6 +24,7 @@ class Making:
         stages: what each stage took in all of them.
         queued_ns: how long the makers were ready to run and had no core, in all; None where the system doesn't tell.
         decoding_share: of batches that found not all their storage blocks in memory, and decoded some.
+        more_may_help: whether more threads or workers are worth a try; not where they were tried.
     """
 
     makers: Makers
@@ -33,6 +34,7 @@ class Making:
     stages: dict[Stage, StageTime] = field(default_factory=dict)
     queued_ns: int | None = None
     decoding_share: float = 0.0
+    more_may_help: bool = True
 
     @property
     def waited_ns(self) -> dict[Stage, int]:

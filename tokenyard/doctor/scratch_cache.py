@@ -1,0 +1,45 @@
+"""A cache for a trial alone: a corpus at a URL is fetched anew, and the job's own cache is left as it is."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tokenyard.config import TrainConfig
+from tokenyard.storage import storage_error
+from tokenyard.storage.user_cache import cache_folder
+
+#: Of what is free on the disk.
+_MOST_SHARE = 0.5
+
+
+@contextmanager
+def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
+    """The settings with an empty `loader.cache` on the disk of theirs, gone afterwards; as they are without one.
+
+    It holds as many bytes as theirs, and half of what is free on that disk at most. Raises StorageError.
+    """
+    cache = config.loader.cache
+    if cache is None:
+        yield config
+        return
+    parent = _existing(Path(cache.path) if cache.path is not None else cache_folder() or Path(tempfile.gettempdir()))
+    try:
+        num_bytes = min(cache.bytes, int(_MOST_SHARE * shutil.disk_usage(parent).free))
+        place = tempfile.TemporaryDirectory(prefix=".tokenyard-doctor-", dir=parent)
+    except OSError as e:
+        raise storage_error(e, f"can't make a cache in {parent}, on the disk of loader.cache") from e
+    with place as path:
+        own = cache.model_copy(update={"path": path, "bytes": num_bytes})
+        yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
+
+
+def _existing(home: Path) -> Path:
+    """The folder that a cache lies in or would lie in: never the cache itself, whose files are its own."""
+    parent = home.absolute().parent
+    while not parent.is_dir():
+        parent = parent.parent
+    return parent
