@@ -30,6 +30,8 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_title = f"tokenyard {release}"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_copyright = False
 
 assert settings_reference.setup

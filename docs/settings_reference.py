@@ -24,7 +24,9 @@ class Settings(Directive):
         """Called where the directive stands."""
         module, _, name = self.arguments[0].partition(":")
         model = getattr(__import__(module, fromlist=[name]), name)
-        return _parsed(self, [line for path, section in _sections(model, "") for line in _table(path, section)])
+        return _parsed(
+            self, [line for path, section in _sections(model, "") for line in _table(path, section)], "settings"
+        )
 
 
 class Commands(Directive):
@@ -38,13 +40,18 @@ class Commands(Directive):
         lines = list[str]()
         for name, command in group.commands.items():
             lines += _command(name, command)
-        return _parsed(self, lines)
+        return _parsed(self, lines, "options")
 
 
-def _parsed(directive: Directive, lines: list[str]) -> list[nodes.Node]:
-    """Markdown as nodes; every table stands under a rubric, since a directive makes no sections."""
+def _parsed(directive: Directive, lines: list[str], kind: str) -> list[nodes.Node]:
+    """Markdown as nodes; every table stands under a rubric, since a directive makes no sections.
+
+    Tables have the classes `keys` and ``kind``, by which the style sheet knows them.
+    """
     holder = nodes.container()
     directive.state.nested_parse(StringList(lines, source=directive.state_machine.document["source"]), 0, holder)
+    for table in holder.findall(nodes.table):
+        table["classes"] += ["keys", kind]
     return holder.children
 
 

@@ -1,6 +1,7 @@
 """The command peek: by row, by range, by step and rank, by text; with colors on a terminal, plain elsewhere."""
 
 import json
+import math
 import re
 import sys
 
@@ -13,6 +14,7 @@ from tests.corpora import write_corpus
 from tests.looking.corpora import hostile
 from tests.real_data import gpt2_json
 from tests.runs import packed_rows
+from tests.strict import strict
 from tokenyard.errors import ConfigError, MissingDependencyError
 
 HELLO = [15496, 995, 50256]
@@ -97,6 +99,19 @@ def test_what_rows_hold_does_not_act(home):
     assert r"source = '\x1b[31mred\x07</pre><script>" in shown
     on_terminal = on_a_terminal("peek", home / "hostile")
     assert not re.search(r"\x1b\[31m|\x07|\u202e", on_terminal)
+
+
+def test_fields_that_are_not_finite_are_strings_in_json_as_jsonl_has_them(tmp_path):
+    odd, names = [math.nan, math.inf, -math.inf, 1.5], ["NaN", "Infinity", "-Infinity", 1.5]
+    kinds = {"wide": ("float64", odd), "narrow": ("float32", odd), "many": ("float32[]", [odd] * 4)}
+    write_corpus(tmp_path / "npy", [[i] for i in range(4)], **kinds)
+    run("convert", tmp_path / "npy", tmp_path / "jsonl", "--to", "jsonl")
+    (shard,) = (tmp_path / "jsonl").glob("*.jsonl")
+    stored = [strict(line) for line in shard.read_text().splitlines()]
+    for path in (tmp_path / "npy", tmp_path / "jsonl"):
+        found = strict(run("peek", path, "--num", 4, "--json"))
+        assert [(row["wide"], row["narrow"], row["many"]) for row in found] == [(name, name, names) for name in names]
+        assert [{name: row[name] for name in stored[0]} for row in found] == stored
 
 
 def test_a_text_is_searched_and_marked(home):

@@ -35,6 +35,13 @@ def loader_of(path, *, transform=None, **options):
     return tokenyard.build_dataloader(settings(path, **options), 0, 1, transform=transform)
 
 
+def streamed(url, cache):
+    """A loader through a cache that holds half of what `write` writes."""
+    run = settings(url, num_threads=2, cache={"path": str(cache), "bytes": 4 << 20})
+    run["order"] |= {"shuffle": "block", "block_samples": 64, "window_blocks": 1, "lanes": 1}
+    return tokenyard.build_dataloader(run, 0, 1)
+
+
 def watched(
     loader,
     step_seconds,

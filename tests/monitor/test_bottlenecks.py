@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 import tokenyard
-from tests.monitor.runs import check_verdict, in_python, loader_of, slow_storage, watched, write
-from tests.servers import web
+from tests.monitor.runs import check_verdict, in_python, loader_of, slow_storage, streamed, watched, write
+from tests.servers import files, web
 
 pytestmark = pytest.mark.alone
 
@@ -29,6 +29,20 @@ def served_first():
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     yield
     os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+@contextmanager
+def one_crowded_core():
+    """A core with a dozen busy processes; gives what puts this thread there, with those it begins, and takes it off."""
+    cores = os.sched_getaffinity(0)
+    one = {min(cores)}
+    burn = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {one})\nwhile True: pass"]
+    with ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, cores)
+        for _ in range(12):
+            process = stack.enter_context(subprocess.Popen(burn))
+            stack.callback(process.kill)
+        yield lambda: os.sched_setaffinity(0, one), lambda: os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.parametrize("engine", [{"num_threads": 2}, {"num_workers": 1}])
@@ -86,25 +100,41 @@ def test_too_few_threads_are_told(npy, num_threads):
     check_verdict(loader, 0, "threads", "are finding, copying and making tensors")
 
 
+def test_a_store_that_fills_the_cache_too_slowly_is_told(npy, tmp_path, monkeypatch):
+    answer = files._Handler.do_GET
+
+    def answer_late(handler):
+        time.sleep(0.3)
+        answer(handler)
+
+    with files.file_server(npy.parent) as server:
+        loader = streamed(f"{server.url}/npy", tmp_path)
+        monkeypatch.setattr(files._Handler, "do_GET", answer_late)
+        check_verdict(
+            loader, 0.001, "network", "were not in the cache when they were due", "give loader.cache.bytes more"
+        )
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't keep processes on a core")
+def test_one_thread_without_a_core_is_never_told_to_read_further_ahead(npy):
+    seen = []
+
+    def are_enough(reports):
+        seen.append(reports[-1].verdict)
+        return len(seen) == 6
+
+    loader = loader_of(npy, batch=512, num_threads=1, sample={"boundaries": True})
+    with one_crowded_core() as (to_one, to_all):
+        watched(loader, 0, is_seen=are_enough, before=to_one, after=to_all)
+    assert "prefetch" not in {verdict.kind for verdict in seen}, seen
+    assert any("are waiting for a core" in verdict.evidence for verdict in seen), seen
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't keep processes on a core")
 def test_workers_without_a_core_are_told(npy):
-    cores = os.sched_getaffinity(0)
-    one = {min(cores)}
     loader = loader_of(npy, batch=64, num_workers=1, persistent_workers=True, sample={"boundaries": True})
-    burn = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {one})\nwhile True: pass"]
-    with ExitStack() as stack:
-        stack.callback(os.sched_setaffinity, 0, cores)
-        for _ in range(12):
-            process = stack.enter_context(subprocess.Popen(burn))
-            stack.callback(process.kill)
-        check_verdict(
-            loader,
-            0.003,
-            "cpu",
-            "are waiting for a core",
-            before=lambda: os.sched_setaffinity(0, one),
-            after=lambda: os.sched_setaffinity(0, cores),
-        )
+    with one_crowded_core() as (to_one, to_all):
+        check_verdict(loader, 0.003, "cpu", "are waiting for a core", before=to_one, after=to_all)
 
 
 def test_a_loop_that_begins_late_gets_the_verdict_of_its_steps(npy, monkeypatch):

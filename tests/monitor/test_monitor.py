@@ -2,7 +2,6 @@
 
 import gc
 import io
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 import tokenyard
 from tests.monitor.runs import SEQ_LEN, loader_of, settings, watched, write
+from tests.strict import strict
 from tokenyard.errors import ConfigError, StorageError
 from tokenyard.monitor.sinks import JsonLines
 
@@ -94,7 +94,7 @@ def test_it_tells_by_lines_by_records_and_to_tensorboard_and_wandb(npy, tmp_path
     assert "tokens/s  data wait " in lines[0]
     assert lines[-1].startswith("[tokenyard] 64 steps in ")
     assert "s waiting for data" in lines[-1]
-    (record,) = map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines())
+    (record,) = map(strict, (tmp_path / "m.jsonl").read_text().splitlines())
     assert record["step"] == 63
     assert record["steps_per_s"] == pytest.approx(64 / report.figures.seconds)
     assert record["making"]["stages"]["read"]["wall"] > 0

@@ -9,6 +9,7 @@ from tokenyard.monitor.system.disk import DiskLoad
 from tokenyard.monitor.system.load import System
 from tokenyard.monitor.verdict import judge
 from tokenyard.stages import StageTime
+from tokenyard.storage.cache.counts import Counts
 
 MS = 1_000_000
 WAITING = Figures(
@@ -106,6 +107,62 @@ def test_more_threads_are_not_asked_for_where_no_core_is_idle():
     assert found.kind == "threads"
     assert found.advice.startswith("give this rank more cores (SLURM: --cpus-per-task")
     assert "5 busy cores would make batches as fast as they are taken" in found.advice
+
+
+#: 32 batches of a single thread, as measured where a dozen processes had its core: most of each was queueing for it.
+STARVED = replace(
+    WAITING,
+    stepping_seconds=0.78,
+    seconds=0.8,
+    num_steps=32,
+    num_batches=32,
+    wait_ms=18.0,
+    compute_ms=0.02,
+    making=Making(
+        makers="threads",
+        num_makers=1,
+        prefetch_factor=4,
+        num_batches=32,
+        stages={"read": StageTime(12 * 32 * MS, 32 * MS)},
+        queued_ns=11 * 32 * MS,
+    ),
+    system=System(cores=1, idle_cores=0.0),
+)
+
+
+def test_a_single_thread_that_is_waited_for_is_not_idle_whatever_holds_it_up():
+    found = judge(STARVED)
+    assert found.kind == "threads"
+    assert "11 ms are waiting for a core" in found.evidence
+    assert judge(replace(STARVED, making=replace(STARVED.making, num_makers=2))).kind == "prefetch"
+
+
+def test_a_thread_that_queues_for_a_core_needs_one_and_no_earlier_beginning():
+    seldom = replace(STARVED, wait_ms=4.0, compute_ms=20.0)  # the loop itself is held up longer
+    assert judge(seldom).kind == "cpu"
+    awake = replace(seldom, making=replace(seldom.making, queued_ns=5 * 32 * MS))
+    assert judge(awake).kind == "prefetch"
+    unexplained = replace(seldom, wait_ms=12.0)  # longer than what its thread queued
+    assert judge(unexplained).kind == "prefetch"
+
+
+def test_what_the_cache_has_not_yet_is_the_networks():
+    streamed = replace(
+        WAITING,
+        source=Source(formats=("npy",), file_system="s3", is_remote=True),
+        making=replace(WAITING.making, stages={"read": StageTime(100 * MS, 100 * MS)}),
+        cache=Counts(bytes_fetched=50_000_000, requests=20, hits=70, waits=30, wait_ns=4000 * MS),
+    )
+    found = judge(streamed)
+    assert found.kind == "network"
+    assert found.evidence == (
+        "a step waits 60 ms for its data, 60% of it; 30 ranges were not in the cache when they were due, and were "
+        "waited for 4000 ms in all; 5.0 MB/s come in from s3"
+    )
+    assert found.advice.startswith("give loader.cache.bytes more, so that more is fetched ahead")
+    late = replace(streamed, cache=replace(streamed.cache, evicted_late=3))
+    assert "were due, 3 of them evicted before they were read, and" in judge(late).evidence
+    assert judge(replace(streamed, cache=replace(streamed.cache, wait_ns=2000 * MS))).kind == "prefetch"
 
 
 def test_what_the_loop_did_before_its_steps_does_not_make_threads_idle():

@@ -11,6 +11,7 @@ import typer
 
 from tokenyard.cli.output import console, parse_options, print_fields, print_json, print_table
 from tokenyard.cli.progress import steps
+from tokenyard.display.visible import visible
 from tokenyard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def bench(
     else:
         _print(found)
         if report is not None:
-            console.print(f"charts: {report}", markup=False, highlight=False, soft_wrap=True)
+            console.print(visible(f"charts: {report}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _write_page(path: Path, found: BenchReport) -> None:

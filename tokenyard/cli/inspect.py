@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tokenyard.cli.options import Json
 from tokenyard.cli.output import console, print_json
+from tokenyard.display.strict_json import strict_json
 from tokenyard.errors import ConfigError
 from tokenyard.formats.registry import format_names, get_format
 from tokenyard.storage import storage_error
@@ -50,9 +51,7 @@ def schema(
     if output is None:
         print_json(found)
         return
-    import json
-
     try:
-        output.write_text(json.dumps(found, indent=2) + "\n")
+        output.write_text(strict_json(found, indent=2) + "\n")
     except OSError as e:
         raise storage_error(e, f"can't write {output}") from e

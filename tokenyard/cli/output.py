@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 import yaml
 from rich.console import Console
 
+from tokenyard.display.strict_json import strict_json
 from tokenyard.display.visible import visible
 from tokenyard.errors import ConfigError
 
@@ -37,9 +37,9 @@ def has_shades() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """One JSON document on standard output, of which every parser reads every number: see `strict_json`."""
     try:
-        sys.stdout.write(json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
+        sys.stdout.write(strict_json(value, indent=2, sort_keys=True) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         _end_at_closed_pipe()

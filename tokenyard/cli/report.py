@@ -13,6 +13,7 @@ import typer
 from tokenyard.cli.options import Read, Tokenizer, decoder_of
 from tokenyard.cli.output import console, parse_options
 from tokenyard.corpus import Corpus, open_corpus
+from tokenyard.display.visible import visible
 from tokenyard.errors import ConfigError
 from tokenyard.storage import storage_error
 
@@ -75,7 +76,7 @@ def report(
         output.write_text(page, encoding="utf-8")
     except OSError as e:
         raise storage_error(e, f"can't write {output}") from e
-    console.print(f"page: {output}", markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(f"page: {output}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _order(

@@ -102,7 +102,8 @@ class Corpus:
     def structural_id(self) -> str:
         """An id of the shards' names, sizes and row counts; what a corpus without a digest is known by."""
         lines = [f"{f.name}\0{f.bytes}\0{s.num_rows}\0{s.num_tokens}" for s in self.manifest.shards for f in s.files]
-        return "structural:" + checksum("\n".join(lines).encode()).removeprefix("blake3:")
+        told = "\n".join(lines).encode("utf-8", "surrogateescape")
+        return "structural:" + checksum(told).removeprefix("blake3:")
 
     def __len__(self) -> int:
         return int(self._row_starts[-1])

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tokenyard.monitor.system.load import System
 from tokenyard.stages import Stage, StageTime
+from tokenyard.storage.cache.counts import Counts
 
 #: Who makes batches: the training loop itself, threads, or worker processes.
 Makers = Literal["loop", "threads", "workers"]
@@ -101,6 +102,7 @@ class Figures:
         wait_ms: of a step, on average; the first of an iteration and the longest are left out.
         median_wait_ms: of a step.
         compute_ms: of a step, the median.
+        cache: what the loader's cache did in the window; None where no corpus is read through one.
     """
 
     rank: int
@@ -118,6 +120,12 @@ class Figures:
     source: Source
     system: System
     gpu: Gpu
+    cache: Counts | None = None
+
+    @property
+    def fetched_mb_per_s(self) -> float | None:
+        """What came into the cache from where the corpus lies; None where there is no cache."""
+        return None if self.cache is None else self.cache.bytes_fetched / 1e6 / max(1e-9, self.seconds)
 
     @property
     def wait_share(self) -> float:

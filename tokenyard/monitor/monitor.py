@@ -24,6 +24,7 @@ from tokenyard.monitor.sinks import JsonLines, Lines, Sink, TensorBoard, WandB
 from tokenyard.monitor.system.sampler import Sampler
 from tokenyard.monitor.verdict import judge
 from tokenyard.monitor.window import Window
+from tokenyard.storage.cache.counts import Counts
 
 #: Steps that a window has at least: one of them, the longest, says nothing by itself.
 _FEWEST_STEPS = 4
@@ -92,6 +93,7 @@ class Monitor:
         self._board = RankBoard("+".join(corpus.digest or corpus.structural_id for corpus in loader.dataset.corpora))
         self._summary = Summary()
         self._begun = time.perf_counter()
+        self._cache = loader.cache_counts
         self._ended = threading.Event()
         loader.watch(self._collector)
         self._thread = threading.Thread(target=self._run, name="tokenyard-monitor", daemon=True)
@@ -153,9 +155,10 @@ class Monitor:
         system, queued, gpu = self._sampler.window()
         now = time.perf_counter()
         seconds, self._begun = now - self._begun, now
+        cache = self._cached()
         if len(steps) < _FEWEST_STEPS:
             return
-        window = Window(loader=self.loader, steps=steps, made=made, seconds=seconds)
+        window = Window(loader=self.loader, steps=steps, made=made, seconds=seconds, cache=cache)
         figures = window.figures(system, queued, gpu, self._collector)
         verdict = judge(figures)
         mine = RankWindow(
@@ -172,6 +175,11 @@ class Monitor:
         self._summary.add(report, sum(step.waited for step in steps), sum(step.computed for step in steps))
         for sink in [*self._sinks]:
             self._write(sink, report)
+
+    def _cached(self) -> Counts | None:
+        """What the cache did since the last window."""
+        before, self._cache = self._cache, self.loader.cache_counts
+        return None if before is None or self._cache is None else self._cache.since(before)
 
     def _write(self, sink: Sink, report: Report) -> None:
         try:

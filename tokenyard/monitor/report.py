@@ -42,6 +42,11 @@ class Report:
             parts.append(
                 f"{f.system.disk.name} {f.system.disk.read_mb_per_s:.0f} MB/s {f.system.disk.utilisation:.0f}%"
             )
+        if f.cache is not None:
+            late = f", {f.cache.evicted_late} evicted late" if f.cache.evicted_late else ""
+            parts.append(
+                f"cache {f.cache.hits} hits, {f.cache.waits} waits{late}, {f.fetched_mb_per_s:.1f} MB/s fetched"
+            )
         if len(self.ranks) > 1:
             shares = [w.wait_share for w in self.ranks]
             parts.append(f"{len(self.ranks)} ranks wait {min(shares):.0%} to {max(shares):.0%}")
@@ -57,6 +62,7 @@ class Report:
             "steps_per_s": f.num_steps / f.seconds,
             "tokens_per_s": f.num_tokens / f.seconds,
             "wait_share": f.wait_share,
+            "fetched_mb_per_s": f.fetched_mb_per_s,
             "verdict": None if self.verdict is None else asdict(self.verdict),
             "ranks": [asdict(window) for window in self.ranks],
             "ranks_unknown": self.ranks_unknown,
@@ -64,7 +70,7 @@ class Report:
 
     def scalars(self) -> dict[str, float]:
         """Return the figures that are drawn over time."""
-        f, disk = self.figures, self.figures.system.disk
+        f, disk, cache = self.figures, self.figures.system.disk, self.figures.cache
         found = {
             "steps_per_s": f.num_steps / f.seconds,
             "tokens_per_s": f.num_tokens / f.seconds,
@@ -76,6 +82,11 @@ class Report:
             "disk_read_mb_per_s": None if disk is None else disk.read_mb_per_s,
             "disk_utilisation": None if disk is None else disk.utilisation,
             "received_mb_per_s": f.system.received_mb_per_s,
+            "cache_hits": None if cache is None else cache.hits,
+            "cache_waits": None if cache is None else cache.waits,
+            "cache_wait_ms": None if cache is None else cache.wait_ns / 1e6,
+            "cache_evicted_late": None if cache is None else cache.evicted_late,
+            "fetched_mb_per_s": f.fetched_mb_per_s,
         }
         return {name: value for name, value in found.items() if value is not None}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from tokenyard.display.strict_json import strict_json
 from tokenyard.errors import StorageError
 from tokenyard.monitor.report import Report
 
@@ -46,7 +46,7 @@ class JsonLines:
 
     def write(self, report: Report) -> None:
         """Append a record."""
-        self._append(json.dumps(report.record()) + "\n")
+        self._append(strict_json(report.record()) + "\n")
 
     def _append(self, text: str) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Literal
 from tokenyard.monitor.advice import with_makers, without_wait
 from tokenyard.monitor.causes import Cause, causes, main_cause
 from tokenyard.monitor.figures import Figures
+from tokenyard.storage.cache.counts import Counts
 
 Kind = Literal[
     "disk",
@@ -32,6 +33,8 @@ GPU_IDLE, GPU_BUSY = 80.0, 95.0
 _IDLE = 0.6
 #: Share of a batch's time from which on it is told that its makers queue for a core.
 _QUEUED = 0.25
+#: Share of a time from which on it is mostly that.
+_MOSTLY = 0.5
 #: Share of time from which on a container that is stopped at its CPU limit has too few cores.
 _THROTTLED = 0.2
 #: What copies to a GPU reach at least from ordinary memory, which go through a buffer of the driver's.
@@ -79,7 +82,9 @@ def _of_loader(figures: Figures) -> Verdict:
     cause = main_cause(figures, found)
     if (figures.system.throttled or 0.0) >= _THROTTLED:
         cause = "cores"
-    elif making.num_batches * making.wall_ms < _IDLE * making.num_makers * 1e3 * figures.stepping_seconds:
+    elif _waits_for_cache(figures):
+        return _of_cache(figures)
+    elif _are_idle(figures, found["cores"]):
         return _of_prefetch(figures)
     evidence = (
         f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it; of the "
@@ -89,6 +94,42 @@ def _of_loader(figures: Figures) -> Verdict:
         evidence += f"{_ms(found['cores'])} are waiting for a core, and "
     evidence += f"{_ms(found[cause])} "
     return _BY_CAUSE[cause](figures, evidence)
+
+
+def _are_idle(figures: Figures, queued_ms: float) -> bool:
+    """Whether those who make batches rest for part of the time though steps wait.
+
+    A single one that is waited for does not, whatever holds it up between two batches. Nor do those that mostly queue
+    for a core, where that takes as long as steps wait: they need a core, not an earlier beginning.
+    """
+    making = figures.making
+    room = 1e3 * making.num_makers * figures.stepping_seconds
+    worked = making.num_batches * making.wall_ms
+    if making.num_makers == 1:
+        worked = max(worked, figures.wait_share * room)
+    queued_a_step = queued_ms * figures.num_batches / max(1, figures.num_steps)
+    lacks_cores = queued_ms >= _MOSTLY * making.wall_ms and queued_a_step >= figures.wait_ms
+    return worked < _IDLE * room and not lacks_cores
+
+
+def _waits_for_cache(figures: Figures) -> bool:
+    """Whether steps mostly wait since the loader's cache doesn't have yet what comes next; its readers then rest."""
+    waited_ms = 0.0 if figures.cache is None else figures.cache.wait_ns / 1e6
+    return waited_ms > 0 and waited_ms >= _MOSTLY * figures.wait_ms * figures.num_steps
+
+
+def _of_cache(figures: Figures) -> Verdict:
+    cache = figures.cache or Counts()
+    late = f", {cache.evicted_late} of them evicted before they were read" if cache.evicted_late else ""
+    return Verdict(
+        kind="network",
+        evidence=f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it; "
+        f"{cache.waits} ranges were not in the cache when they were due{late}, and were waited for "
+        f"{_ms(cache.wait_ns / 1e6)} in all; {figures.fetched_mb_per_s:.1f} MB/s come in from "
+        f"{figures.source.file_system or 'where the corpus lies'}",
+        advice="give loader.cache.bytes more, so that more is fetched ahead and kept for the next epoch, or keep the "
+        f"corpus nearer or smaller (tokenyard convert --to parquet); {without_wait(figures)}",
+    )
 
 
 def _of_storage(figures: Figures, evidence: str) -> Verdict:

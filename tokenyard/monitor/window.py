@@ -12,6 +12,7 @@ from tokenyard.monitor.collector import Collector, StepTimes
 from tokenyard.monitor.figures import Figures, Gpu, Makers, Making, Source
 from tokenyard.monitor.system.load import System
 from tokenyard.stages import BatchTimes, Stage, StageTime
+from tokenyard.storage.cache.counts import Counts
 from tokenyard.storage.mounts import file_system, quick_mode
 
 
@@ -24,12 +25,14 @@ class Window:
         steps: at least two of them.
         made: the batches that were made.
         seconds: how long it lasted.
+        cache: what the loader's cache did in it, if there is one.
     """
 
     loader: TokenLoader
     steps: Sequence[StepTimes]
     made: Sequence[BatchTimes]
     seconds: float
+    cache: Counts | None = None
 
     def figures(self, system: System, queued_ns: int | None, gpu: float | str, collector: Collector) -> Figures:
         """Return the figures, with what the sampler saw."""
@@ -51,6 +54,7 @@ class Window:
             making=self._making(queued_ns),
             source=_source(self.loader),
             system=system,
+            cache=self.cache,
             gpu=Gpu(
                 utilisation=gpu if isinstance(gpu, float) else None,
                 unknown=gpu if isinstance(gpu, str) else "",

@@ -65,7 +65,7 @@ def _header(found: Sequence[Contents]) -> str:
         f"{c.corpus.format}, {with_unit(float(c.shard_bytes.sum()), 'bytes')}."
         for c in found
     ]
-    names = [element("span", text(visible(c.name)), class_="name") for c in found]
+    names = [element("span", text(c.name), class_="name") for c in found]
     return element(
         "header",
         element("p", "tokenyard report", class_="brand"),
@@ -85,6 +85,6 @@ def _method(found: Sequence[Contents], command: str, notes: Sequence[str]) -> st
         "What was read, and how",
         "The same command gives the same page while the files stay the same; --full reads all of them.",
         element("ul", *items, class_="notes"),
-        code(visible(command)),
+        code(command),
         id_="method",
     )

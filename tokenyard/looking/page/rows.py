@@ -30,7 +30,7 @@ def _row(row: ShownRow) -> str:
         about.append(f"{row.after:,} more are not shown")
     if row.mask is not None:
         about.append(f"masked by {visible(row.mask)}")
-    fields = (element("dt", text(visible(name))) + element("dd", text(value)) for name, value in row.fields.items())
+    fields = (element("dt", text(name)) + element("dd", text(value)) for name, value in row.fields.items())
     return element(
         "article",
         element("h3", text(f"{row.title[:1].upper()}{row.title[1:]}"), element("small", text(", ".join(about)))),

@@ -17,7 +17,7 @@ def sides(found: Sequence[Contents], make: Callable[[Contents], str]) -> str:
     """The same of each corpus, side by side; of one alone without its name."""
     if len(found) == 1:
         return make(found[0])
-    parts = (element("div", element("h3", text(visible(c.name)), class_="side"), make(c)) for c in found)
+    parts = (element("div", element("h3", text(c.name), class_="side"), make(c)) for c in found)
     return element("div", *parts, class_="sides")
 
 

@@ -38,7 +38,7 @@ def difference_section(found: Sequence[Contents], difference: FirstDifference | 
     return section(
         "Side by side",
         "",
-        element("p", text(visible(said)), class_="finding"),
+        element("p", text(said), class_="finding"),
         table("Totals", ("", *(visible(c.name) for c in found), ""), rows, class_="totals"),
         id_="difference",
     )
@@ -84,4 +84,4 @@ def _totals(found: Contents) -> dict[str, str]:
 def _provenance(said: Mapping[str, Any]) -> str:
     if not said:
         return element("p", "It says nothing: tokenyard didn't make it.", class_="sub")
-    return code(visible(json.dumps(said, indent=2, ensure_ascii=False, default=str)))
+    return code(json.dumps(said, indent=2, ensure_ascii=False, default=str))

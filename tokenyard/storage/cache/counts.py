@@ -38,6 +38,10 @@ class Counts:
     refetched: int = 0
     evicted_late: int = 0
 
+    def since(self, before: Counts) -> Counts:
+        """Return what was added since then."""
+        return Counts(**{name: getattr(self, name) - getattr(before, name) for name in _NAMES})
+
 
 _NAMES = [field.name for field in fields(Counts)]
 
