@@ -16,6 +16,7 @@ from tokenyard.corpus import CorpusWriter
 from tokenyard.datasets.sampler import Request
 from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
 from tokenyard.schema import Schema
+from tokenyard.storage.cache import NEVER
 
 HELD_AT_THE_END = """
 import json, sys
@@ -95,6 +96,8 @@ def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_
         tiles,  # type: ignore[arg-type]
         cache.fetch,
         lambda step: step,
+        wants=lambda step: None,
+        is_next=lambda step: True,
         max_bytes=100,
         waited=lambda ns: None,
         note=lambda request: "",
@@ -121,9 +124,45 @@ def test_a_tile_that_the_cache_can_not_hold_is_left_to_be_read_without_it() -> N
         tiles,  # type: ignore[arg-type]
         cache.fetch,
         lambda step: step,
+        wants=lambda step: None,
+        is_next=lambda step: True,
         max_bytes=1,
         waited=lambda ns: None,
         note=lambda request: "",
     )
     assert list(ahead.run()) == [request]
     assert cache.held == set()
+
+
+def test_what_another_rank_needs_earlier_has_room_first_and_what_is_waited_for_waits_for_nobody() -> None:
+    cache = Cache(lost=-1)
+    told: list[int] = []
+    asked: list[int | None] = []
+    tiles = SimpleNamespace(
+        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, Piece(tile))], mean_bytes=lambda tile: 1
+    )
+    requests = (
+        Request(SimpleNamespace(sample_ids=[step], seq_len=None), step, 0, True, False)  # type: ignore[arg-type]
+        for step in range(20)
+    )
+
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+        asked.append(step)
+        return cache.fetch(wanted, None, has_room)
+
+    ahead = FetchAhead(
+        requests,
+        tiles,  # type: ignore[arg-type]
+        fetch,
+        lambda step: step,
+        wants=told.append,
+        is_next=lambda step: step < 10,  # another rank wants room for what it uses at step 10
+        max_bytes=100,
+        waited=lambda ns: None,
+        note=lambda request: "",
+    )
+    assert [request.step for request in ahead.run()] == list(range(20))
+    assert all(step is None or step < 10 for step in asked)
+    assert asked.count(None) >= 10
+    assert set(range(10, 20)) <= set(told)
+    assert told[-1] == NEVER

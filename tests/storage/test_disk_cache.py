@@ -18,11 +18,11 @@ from tests.cache_bytes import bytes_on_disk
 from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import FileInfo
 from tokenyard.storage import checksum
-from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
+from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Outlook, Piece, Ranks
 from tokenyard.storage.cache import ranks as ranks_module
 from tokenyard.storage.cache import room as room_module
+from tokenyard.storage.cache.eviction import to_evict
 from tokenyard.storage.cache.locks import locked, try_lock
-from tokenyard.storage.cache.room import eviction_order
 from tokenyard.storage.cells import CELL_BYTES, CellHasher
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -158,11 +158,11 @@ def test_what_is_used_by_then_is_not_evicted_and_what_somebody_waits_for_is_alwa
     cache = DiskCache(tmp_path, 300)
     uses = {"a": 5, "b": 9, "c": 7, "d": 8}
 
-    def next_uses(pieces: Sequence[Piece]) -> NDArray[np.int64]:
-        return np.array([uses.get(piece.file, NEVER) for piece in pieces])
+    def look_ahead(pieces: Sequence[Piece], before: int) -> Outlook:
+        return Outlook.of(np.array([uses.get(piece.file, NEVER) for piece in pieces]))
 
     def fill(file: str, before: int) -> bool:
-        return cache.fill_all([(Piece(file, 0, 100), lambda: bytes(100))], before=before, next_uses=next_uses)
+        return cache.fill_all([(Piece(file, 0, 100), lambda: bytes(100))], before=before, look_ahead=look_ahead)
 
     def there() -> set[str]:
         return {file for file in "abcde" if cache.has(Piece(file, 0, 100))}
@@ -178,21 +178,40 @@ def test_what_is_used_by_then_is_not_evicted_and_what_somebody_waits_for_is_alwa
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30),
+    st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 5)), max_size=30),
     st.integers(-1, 20),
+    st.integers(1, 40),
 )
-def test_the_order_of_eviction_is_that_of_the_obvious_search(pieces: list[tuple[int, bool]], before: int) -> None:
-    given_pieces = [Piece(str(i), 0, 1, kept=kept) for i, (_, kept) in enumerate(pieces)]
-    uses = {piece: use for piece, (use, _) in zip(given_pieces, pieces, strict=True)}
+def test_what_goes_is_what_the_obvious_search_finds_and_no_more(
+    pieces: list[tuple[int, bool, int]], before: int, num_bytes: int
+) -> None:
+    given_pieces = [Piece(str(i), 0, size, kept=kept) for i, (_, kept, size) in enumerate(pieces)]
+    uses = {piece: use for piece, (use, _, _) in zip(given_pieces, pieces, strict=True)}
     left, expected = list(given_pieces), []
-    while candidates := [piece for piece in left if uses[piece] > before]:
+    while sum(piece.num_bytes for piece in expected) < num_bytes:
+        candidates = [piece for piece in left if uses[piece] > before]
+        if not candidates:
+            expected = []
+            break
         not_kept = [piece for piece in candidates if not piece.kept]
         chosen = max(not_kept or candidates, key=lambda piece: uses[piece])
         expected.append(chosen)
         left.remove(chosen)
-    found = list(eviction_order(given_pieces, np.array([uses[p] for p in given_pieces], np.int64), before))
-    assert [(uses[p], p.kept) for p in found] == [(uses[p], p.kept) for p in expected]
-    assert set(found) == set(expected)
+    outlook = Outlook.of(np.array([uses[p] for p in given_pieces], np.int64))
+    assert to_evict(given_pieces, outlook, num_bytes, before) == expected
+
+
+def test_what_is_to_come_waits_for_a_piece_that_is_done_with_in_time_and_takes_no_other_in_its_place() -> None:
+    pieces = [Piece(file, 0, 100) for file in "ab"]
+
+    def outlook(*, next_of_a: int, leaving: bool) -> Outlook:
+        # a is used now, or was, and then at 160; b at 128.
+        return Outlook(next=np.array([next_of_a, 128]), later=np.array([160, 128]), leaving=np.array([leaving, False]))
+
+    assert to_evict(pieces, outlook(next_of_a=40, leaving=True), 100, 64) == []
+    assert to_evict(pieces, outlook(next_of_a=160, leaving=True), 100, 64) == pieces[:1]
+    # It would be done with too late.
+    assert to_evict(pieces, outlook(next_of_a=60, leaving=False), 100, 64) == pieces[1:]
 
 
 def test_without_an_order_what_came_first_goes_first(tmp_path: Path) -> None:
@@ -347,6 +366,9 @@ def test_a_rank_that_joins_while_others_look_who_lives_is_seen(tmp_path: Path, m
     monkeypatch.setattr(ranks_module, "try_lock", locked_late)
     mine.join({"rank": 1}, 5)
     assert sorted((rank.told["rank"], rank.step) for rank in others.living()) == [(0, 0), (1, 5)]
+    mine.want(9)
+    mine.tell(6)
+    assert sorted((rank.step, rank.wants) for rank in others.living()) == [(0, NEVER), (6, 9)]
     mine.leave()
     assert [rank.told["rank"] for rank in others.living()] == [0]
     others.leave()
