@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,23 @@ def test_a_lock_that_is_not_given_back_is_an_error_within_the_deadline(tmp_path:
         pytest.raises(StorageError, match="making room in the cache: another"),
     ):
         cache.fill(piece, lambda: bytes(10))
+
+
+def test_a_piece_that_is_dropped_while_others_count_is_taken_off_the_total_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, unlink = DiskCache(tmp_path, 1000), Path.unlink
+    for file in "abc":
+        cache.fill(Piece(file, 0, 100), lambda: bytes(100))
+
+    def while_others_count(path: Path) -> None:
+        unlink(path)
+        with suppress(StorageError):  # it waits for the lock
+            DiskCache(tmp_path, 1000, wait_seconds=0.05)
+
+    monkeypatch.setattr(Path, "unlink", while_others_count)
+    cache.drop(Piece("a", 0, 100))
+    assert int((tmp_path / "room").read_bytes().split()[0]) == bytes_on_disk(tmp_path) == 200
 
 
 def test_a_folder_that_can_not_be_a_cache_is_told(tmp_path: Path) -> None:

@@ -121,14 +121,17 @@ class FetchAhead:
         self._given += 1
         self.moved()
         begin = None
+        # What went wrong long ago may go well now that it is needed.
+        failed = {tile for tile, future in coming.tiles.items() if future.done() and future.exception() is not None}
         for _ in range(_ATTEMPTS):
             while waiting := [future for future in coming.tiles.values() if not future.done()]:
                 begin = begin or time.monotonic_ns()
                 if not self._take():
                     wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
             try:
-                for future in coming.tiles.values():
-                    future.result()
+                for tile, future in coming.tiles.items():
+                    if tile not in failed:
+                        future.result()
                 # Others may have needed the room since a tile came.
                 gone = [tile for tile in coming.tiles if not self._is_there(tile)]
                 if not gone:

@@ -193,11 +193,7 @@ class DiskCache:
 
     def drop(self, piece: Piece) -> None:
         """Remove a piece."""
-        try:
-            piece.path(self.home).unlink()
-        except FileNotFoundError:
-            return
-        self._room.give_back(piece.num_bytes)
+        self._room.remove(piece)
 
     def timed(self, fetch: Fetch) -> Any:
         """Do something that a reader waits for, and count how long it took."""

@@ -78,8 +78,17 @@ class Room:
         with self._locked():
             os.rename(part, path)
 
+    def remove(self, piece: Piece) -> None:
+        """Remove a piece, if it is there; under the lock, so that whoever counts doesn't take it off once more."""
+        with self._locked() as handle:
+            try:
+                piece.path(self._home).unlink()
+            except FileNotFoundError:
+                return
+            _write(handle, max(0, _read(handle) - piece.num_bytes))
+
     def give_back(self, num_bytes: int) -> None:
-        """Take bytes off the total that were not written after all, or are gone."""
+        """Take bytes off the total that were not written after all."""
         with self._locked() as handle:
             _write(handle, max(0, _read(handle) - num_bytes))
 
