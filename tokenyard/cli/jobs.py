@@ -30,7 +30,7 @@ from tokenyard.errors import ConfigError
 def tokenize(
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make."),
+        typer.Argument(metavar="INPUT... DST", help="Files, globs, folders or URLs; then the corpus to make."),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json.")] = None,
     format: Annotated[str | None, typer.Option("--format", "--to", help="The format to write (npy).")] = None,

@@ -139,7 +139,7 @@ class TokenizeConfig(JobConfig):
     """Settings of `tokenize`: text files to a corpus of documents."""
 
     inputs: str | list[str] | None = None
-    """Files, folders or patterns, plain or as gz, zst, bz2 or xz."""
+    """Files, folders, patterns or URLs of files and folders; plain or as gz, zst, bz2 or xz."""
     tokenizer: str | None = None
     """A tokenizer.json, a folder with one, or a name on the Hugging Face hub."""
     format: str = "npy"
