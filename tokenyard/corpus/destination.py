@@ -33,10 +33,21 @@ from tokenyard.corpus.claim import (
 )
 from tokenyard.corpus.locating import is_remote
 from tokenyard.corpus.paths import local_path
-from tokenyard.corpus.places import beside, check_length, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
+from tokenyard.corpus.places import (
+    beside,
+    check_length,
+    files_of,
+    goes_on,
+    has_entries,
+    is_free,
+    is_made,
+    is_of,
+    state_of,
+    what_lies_at,
+)
 from tokenyard.corpus.remote_destination import remote_destination
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
-from tokenyard.errors import DestinationExistsError, StorageError
+from tokenyard.errors import ConfigError, DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest
 from tokenyard.storage import Folder, TargetBucket, storage_error, swap, sync_folder
@@ -105,10 +116,17 @@ def destination(
 def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Manifest:
     """Make a corpus whole: what the native layout needs, then the manifest.
 
-    Returns the manifest as published: it also names what the native layout keeps beside the shards.
+    Returns the manifest as published: it also names what the native layout keeps beside the shards. Raises ConfigError
+    for a format that writes there what it doesn't name.
     """
     with folder.synced_together():
         manifest = replace(manifest, files=format.finish(folder, manifest))
+    names = frozenset(format.native_names)
+    if unnamed := [file.name for file in manifest.files if not is_made(file.name.split("/")[0], names)]:
+        raise ConfigError(
+            f"format {format.name!r} wrote {unnamed[0]} beside the shards, which its native_files doesn't name "
+            f"({', '.join(names) or 'none'}); name it there, so that what a killed job leaves is known for its own"
+        )
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
     return manifest
@@ -128,7 +146,7 @@ def _clear_or_keep(build: Path, final: Path, job: Mapping[str, Any], created: li
     elif "id" in job and has_entries(build / DONE_FOLDER):
         error.add_note(f"what is done so far is kept: the same job, run again, goes on with it; it lies in {build}")
     elif not is_whole(build):
-        clear_failed(build, created)
+        clear_failed(build, created, files_of(job))
 
 
 def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> tuple[Path, bool]:
