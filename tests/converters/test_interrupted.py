@@ -319,6 +319,22 @@ def test_records_that_were_skipped_are_an_error_to_a_run_that_skips_none(tmp_pat
         tokenize(tmp_path / "a.jsonl", tmp_path / "out", **how)
 
 
+def test_bad_records_are_counted_by_each_part_and_over_all_parts_at_the_end(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"a text of number {i}"}) for i in range(40)]
+    lines[0] = lines[-1] = "{"
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "on_bad_record": "skip"}
+    how["text"] = {"split_bytes": 700}
+    for number in (1, 2):
+        part = plan_tokenize(str(tmp_path / "a.jsonl"), max_bad_records=1, **how)
+        assert len(part.tasks) == 2
+        assert run_part(part, tmp_path / "out", (number, 2)).num_tasks == 1
+    with pytest.raises(DataError, match="more than 1 bad records; mend the input, or raise max_bad_records"):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", max_bad_records=1, finish=True, **how)
+    report = tokenize(tmp_path / "a.jsonl", tmp_path / "out", max_bad_records=2, finish=True, **how)
+    assert (report.num_documents, report.num_bad_records) == (38, 2)
+
+
 def test_input_that_was_changed_since_is_another_job(tmp_path: Path, texts: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(texts.read_bytes())
     how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}

@@ -50,7 +50,12 @@ def tokenize(
         str | None, typer.Option(help="encode or plain: what '<|endoftext|>' inside a document becomes (encode).")
     ] = None,
     on_bad_record: Annotated[str | None, typer.Option(help="error or skip (error).")] = None,
-    max_bad_records: Annotated[int | None, typer.Option(help="With skip: how many at most (1000).")] = None,
+    max_bad_records: Annotated[
+        int | None,
+        typer.Option(
+            help="With skip: how many at most, in the whole job; a part counts its own, and --finish all (1000)."
+        ),
+    ] = None,
     prove_share: Annotated[
         float | None, typer.Option(help="Share of documents encoded again with transformers (0.001).")
     ] = None,

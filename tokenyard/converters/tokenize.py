@@ -115,7 +115,7 @@ def tokenize(
     ``special_text`` says whether text such as ``<|endoftext|>`` inside a document is encoded as that token or as
     plain text. ``prove_share`` of the documents, and the first of every task, are encoded again with transformers and
     must agree; a hundredth takes as long as the fastest engine takes for all. Records that are no documents stop the
-    job, or are skipped and counted up to ``max_bad_records``.
+    job, or are skipped and counted up to ``max_bad_records`` in the whole job: a part counts its own, ``finish`` all.
 
     The rows and bytes written depend on neither ``num_workers``, ``executor`` nor the engine. A job that was
     interrupted goes on, ``finish`` publishes what parts have done, and ``executor`` and ``address`` are as in

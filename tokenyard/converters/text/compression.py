@@ -1,16 +1,16 @@
 """How a file is compressed: told by its first bytes, never by its name."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol, cast
+from typing import IO, BinaryIO, Protocol, cast
 
 from tokenyard.converters.text.decompress import DecompressedStream
 from tokenyard.converters.text.remote import open_object
 from tokenyard.converters.text.split import Compression, Split
 from tokenyard.errors import DataError, StorageError
-from tokenyard.storage import is_url, open_regular
+from tokenyard.storage import is_url, open_regular, storage_error
+from tokenyard.storage.temporary import temporary_file, temporary_folder
 
 SUFFIXES: dict[str, Compression] = {
     ".gz": "gzip",
@@ -90,9 +90,9 @@ def open_seekable(split: Split, num_bytes: int | None = None) -> Iterator[Binary
         if split.compression == "none":
             yield cast(BinaryIO, stream)
             return
-        with tempfile.TemporaryFile() as copy:
+        with temporary_file() as copy:
             while data := stream.read(_COPY_BYTES):
-                copy.write(data)
+                _write(copy, data, split)
                 if num_bytes is not None and copy.tell() > num_bytes:
                     break
             if num_bytes is not None and copy.tell() != num_bytes:
@@ -103,6 +103,15 @@ def open_seekable(split: Split, num_bytes: int | None = None) -> Iterator[Binary
                 )
             copy.seek(0)
             yield cast(BinaryIO, copy)
+
+
+def _write(copy: IO[bytes], data: bytes, split: Split) -> None:
+    try:
+        copy.write(data)
+        copy.flush()
+    except OSError as error:
+        what = f"can't write the decompressed bytes of {split.path} to a file of {temporary_folder()} (TMPDIR)"
+        raise storage_error(error, what) from error
 
 
 def check_size(split: Split, file: BinaryIO) -> None:
