@@ -335,6 +335,24 @@ def test_a_piece_that_is_dropped_while_others_count_is_taken_off_the_total_once(
     assert int((tmp_path / "room").read_bytes().split()[0]) == bytes_on_disk(tmp_path) == 200
 
 
+def test_what_is_no_piece_in_the_place_of_one_is_fetched_again_and_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+    remote, mine = Remote(content(3 * CELL_BYTES)), tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    file = cached(cache, remote)
+    piece = file.piece(0, 100)
+    for put in (os.mkfifo, lambda path: path.symlink_to(mine), lambda path: path.symlink_to("/dev/zero")):
+        piece.path(cache.home).parent.mkdir(exist_ok=True)
+        piece.path(cache.home).unlink(missing_ok=True)
+        put(piece.path(cache.home))
+        assert file.read(0, 100).tobytes() == remote.data[:100]
+        assert piece.path(cache.home).is_file()
+        assert not piece.path(cache.home).is_symlink()
+    assert mine.read_bytes() == b"mine"
+
+
 def test_a_folder_that_can_not_be_a_cache_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"can't keep a cache in .*cache: a file is in the way"):

@@ -173,7 +173,7 @@ class DiskCache:
         path = piece.path(self.home)
         data = np.empty(stop - start, np.uint8)
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe is no piece, and not waited for
         except FileNotFoundError:
             return None
         except OSError as e:
