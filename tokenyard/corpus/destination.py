@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import shutil
 import time
@@ -19,12 +20,15 @@ from typing import Any
 
 from tokenyard.corpus.claim import (
     DONE_FOLDER,
+    FINISHED_NAME,
     JOB_FOLDER,
+    REPLACING_NAME,
     BusyError,
     Claim,
     claim,
     hand_on,
     is_bare,
+    is_finished,
     is_held,
     is_whole,
     marker_of,
@@ -71,7 +75,8 @@ def destination(
     is anything, and all else, for the next time. Otherwise an error removes what was built.
 
     ``part``: K of N, which is done by one process at a time, while other parts of the same id may work here too; the
-    block ends without a manifest, and nothing is removed.
+    block ends without a manifest, and nothing is removed. Where parts of the same id with ``overwrite`` have made a
+    corpus, which is whole by now, that is given, with its manifest.
 
     Raises DestinationExistsError when something lies at ``path``: without ``overwrite`` always, with it unless it is a
     corpus that tokenyard made, whole or half-made.
@@ -84,6 +89,9 @@ def destination(
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     check_length(final)
+    if part and marker_of(final) is None and is_finished(final, job):
+        yield Folder(final)
+        return
     try:
         build, created, held = _begun(final, job, overwrite, part is not None)
     except OSError as e:
@@ -94,7 +102,7 @@ def destination(
     try:
         for folder in created:
             _sync(folder.parent)
-        with part_lock(build, *part) if part else nullcontext():
+        with part_lock(build, *part, replaces=overwrite) if part else nullcontext():
             yield Folder(build)
         if not part:
             if not is_whole(build):
@@ -103,7 +111,7 @@ def destination(
                 _take_its_place(build, final, job, old)
             elif replaced and not is_free(left := beside(final)) and marker_of(left) is None:
                 remove_corpus(left)  # the old corpus, whose removal was interrupted
-            _leave_only_the_corpus(Folder(final))
+            _leave_only_the_corpus(Folder(final), job)
     except BaseException as e:
         # Not a folder that another job has put here in the meantime.
         if not part and held.is_of(build):
@@ -132,8 +140,10 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Mani
     return manifest
 
 
-def _leave_only_the_corpus(folder: Folder) -> None:
+def _leave_only_the_corpus(folder: Folder, job: Mapping[str, Any]) -> None:
     """Remove what a job needed, its marker last: while that is there, the same job, run again, does the rest."""
+    if "id" in job and (folder.path / REPLACING_NAME).exists():
+        folder.write(FINISHED_NAME, json.dumps({"id": job["id"]}).encode())
     folder.clear_temporary()
     shutil.rmtree(folder.path / JOB_FOLDER, ignore_errors=True)
     folder.remove(MARKER_NAME)
