@@ -220,6 +220,17 @@ def _train_on_two_ranks(tmp_path: Path, large: Path, served: FileServer, total: 
     assert sums == int(tokens.reshape(2 * ROWS, ROW)[taken].sum())
 
 
+def test_a_rank_that_is_held_does_not_keep_another_one_from_going_on(
+    tmp_path: Path, packed: Path, served: FileServer
+) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2, order={"lanes": 2})
+    held, ahead = [build_dataloader(config, rank, 2) for rank in range(2)]
+    left = iter(held)
+    assert len(next(left)["sample_ids"]) == 8
+    assert sum(len(batch["sample_ids"]) for _ in range(2) for batch in ahead) == ROWS
+    assert len(next(left)["sample_ids"]) == 8
+
+
 def test_a_corpus_that_fits_is_fetched_once_and_stays(tmp_path: Path, packed: Path, served: FileServer) -> None:
     config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=2 * size_of(packed / "npy"))
     for _ in range(2):  # a second run finds what the first has left

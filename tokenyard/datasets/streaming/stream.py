@@ -56,12 +56,17 @@ class Stream:
         batches = run.batches
         self._ranks.tell(self._plan_step(run.first_step))  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
+
+        def want(step: int) -> None:
+            if self._running is ahead:  # and not one of an epoch that was left, whose iterator is still held
+                self._ranks.want(step)
+
         self._running = ahead = FetchAhead(
             requests,
             self._tiles,
             self._fetch,
             self._plan_step,
-            wants=self._ranks.want,
+            wants=want,
             is_next=self._is_next,
             max_bytes=self._cache.max_bytes,
             waited=lambda ns: self._cache.counters.add(waits=1, wait_ns=ns),
