@@ -16,7 +16,9 @@ from tokenyard.converters.convert import convert, plan_convert
 from tokenyard.converters.pack import pack
 from tokenyard.converters.run import PLAN_NAME, run_part
 from tokenyard.converters.tokenize import plan_tokenize, tokenize
+from tokenyard.converters.verify import verify
 from tokenyard.corpus import open_corpus
+from tokenyard.corpus.claim import FINISHED_NAME
 from tokenyard.errors import (
     ConfigError,
     DataError,
@@ -238,7 +240,9 @@ def test_parts_that_begin_at_once_share_a_place_that_must_be_emptied(tmp_path: P
     assert [part.returncode for part in parts] == [0, 0, 0], said
     convert(source, place, to="mds", overwrite=True, finish=True, **SHARDS)
     convert(source, tmp_path / "whole", to="mds", **SHARDS)
-    assert contents(place) == contents(tmp_path / "whole")
+    made = contents(place)
+    assert json.loads(made.pop(FINISHED_NAME)).keys() == {"id"}
+    assert made == contents(tmp_path / "whole")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
 
 
@@ -319,6 +323,22 @@ def test_records_that_were_skipped_are_an_error_to_a_run_that_skips_none(tmp_pat
         tokenize(tmp_path / "a.jsonl", tmp_path / "out", **how)
 
 
+def test_bad_records_are_counted_by_each_part_and_over_all_parts_at_the_end(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"a text of number {i}"}) for i in range(40)]
+    lines[0] = lines[-1] = "{"
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "on_bad_record": "skip"}
+    how["text"] = {"split_bytes": 700}
+    for number in (1, 2):
+        part = plan_tokenize(str(tmp_path / "a.jsonl"), max_bad_records=1, **how)
+        assert len(part.tasks) == 2
+        assert run_part(part, tmp_path / "out", (number, 2)).num_tasks == 1
+    with pytest.raises(DataError, match="more than 1 bad records; mend the input, or raise max_bad_records"):
+        tokenize(tmp_path / "a.jsonl", tmp_path / "out", max_bad_records=1, finish=True, **how)
+    report = tokenize(tmp_path / "a.jsonl", tmp_path / "out", max_bad_records=2, finish=True, **how)
+    assert (report.num_documents, report.num_bad_records) == (38, 2)
+
+
 def test_input_that_was_changed_since_is_another_job(tmp_path: Path, texts: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(texts.read_bytes())
     how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
@@ -348,6 +368,35 @@ def test_parts_in_any_order_give_the_same_bytes(tmp_path: Path, source: Path, co
     report = convert(source, tmp_path / "out", to="mds", finish=True, **SHARDS)
     assert report.num_rows == 2500
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_part_that_is_run_again_after_the_end_does_nothing(tmp_path: Path, source: Path, overwrite: bool) -> None:
+    place, job = tmp_path / "out", plan_convert(source, to="mds", **SHARDS)
+    convert(source, place, to="csv")
+    for number in (1, 2):
+        run_part(job, place, (number, 2), overwrite=True)
+    convert(source, place, to="mds", overwrite=True, finish=True, **SHARDS)
+    made = contents(place)
+    report = run_part(job, place, (2, 2), overwrite=overwrite)
+    assert (report.num_tasks, report.num_open_tasks) == (0, 0)
+    assert contents(place) == made
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert verify(place).problems == ()
+
+
+def test_a_part_of_another_job_builds_anew_over_what_parts_have_made(tmp_path: Path, source: Path) -> None:
+    place, other = tmp_path / "out", plan_convert(source, to="parquet", **SHARDS)
+    run_part(plan_convert(source, to="mds", **SHARDS), place, (1, 1), overwrite=True)
+    convert(source, place, to="mds", finish=True, **SHARDS)
+    with pytest.raises(DestinationExistsError, match="a corpus is there already; pass --overwrite"):
+        run_part(other, place, (1, 1))
+    assert run_part(other, place, (1, 1), overwrite=True).num_tasks == NUM_TASKS
+    convert(source, place, to="parquet", overwrite=True, finish=True, **SHARDS)
+    assert open_corpus(place).format == "parquet"
+    # Made as a whole, it may be made again as a whole and by parts.
+    convert(source, place, to="mds", overwrite=True, **SHARDS)
+    assert run_part(plan_convert(source, to="mds", **SHARDS), place, (1, 1), overwrite=True).num_tasks == NUM_TASKS
 
 
 def test_an_end_before_all_parts_are_done_is_refused_and_a_run_does_the_rest(tmp_path: Path, source: Path) -> None:

@@ -17,7 +17,7 @@ from tests.real_data import gpt2_json
 from tokenyard.converters.convert import convert, plan_convert
 from tokenyard.converters.pack import pack
 from tokenyard.converters.run import run_part
-from tokenyard.converters.tokenize import tokenize
+from tokenyard.converters.tokenize import plan_tokenize, tokenize
 from tokenyard.converters.verify import verify
 from tokenyard.corpus import DONE_FOLDER, CorpusWriter, lease, open_corpus, remote_destination
 from tokenyard.errors import (
@@ -139,6 +139,21 @@ def test_packing_and_tokenizing_write_to_a_store(tmp_path: Path, bucket: str, so
     tokenize(texts, tmp_path / "documents", **how)
     for name in ("packed", "documents"):
         assert stored(f"{bucket}/{name}") == contents(tmp_path / name)
+
+
+def test_texts_in_a_store_are_tokenized_as_those_on_a_disk_and_changes_are_told(
+    tmp_path: Path, bucket: str, texts: Path
+) -> None:
+    objects = open_objects(f"{bucket}/texts")
+    objects.put(texts.name, texts.read_bytes())
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "text": {"split_bytes": 200}}
+    far = tokenize(f"{bucket}/texts", tmp_path / "far", num_workers=2, **how)
+    near = tokenize(texts, tmp_path / "near", **how)
+    assert (far.digest, far.num_documents) == (near.digest, near.num_documents)
+    planned = plan_tokenize(f"{bucket}/texts", **how)
+    assert planned.marker() == plan_tokenize(f"{bucket}/texts", **how).marker()
+    objects.put(texts.name, texts.read_bytes() + b"\n")
+    assert planned.marker() != plan_tokenize(f"{bucket}/texts", **how).marker()
 
 
 def test_shuffling_writes_to_a_store_what_it_needs_on_the_way_too(tmp_path: Path, bucket: str, source: Path) -> None:

@@ -5,17 +5,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.servers.files import file_server
 from tokenyard.corpus import CorpusWriter
 from tokenyard.datasets.sampler import Request
 from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
+from tokenyard.errors import StorageError
 from tokenyard.schema import Schema
+from tokenyard.storage.cache import NEVER
 
 HELD_AT_THE_END = """
 import json, sys
@@ -81,24 +85,31 @@ class Cache:
         return tile in self.held
 
 
-def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_room() -> None:
-    cache, found = Cache(lost=0), []
+def ahead_of(cache: Cache, steps: int, *, pieces: int = 1, **other: Any) -> FetchAhead:
+    """Fetches ahead for as many requests, each at a step of its own for the tile of that number."""
     tiles = SimpleNamespace(
-        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, Piece(tile))], mean_bytes=lambda tile: 1
+        of=lambda ids, seq_len: np.asarray(ids),
+        pieces=lambda tile: [(cache, Piece(tile))] * pieces,
+        mean_bytes=lambda tile: 1,
     )
     requests = (
         Request(SimpleNamespace(sample_ids=[step], seq_len=None), step, 0, True, False)  # type: ignore[arg-type]
-        for step in range(100)
+        for step in range(steps)
     )
-    ahead = FetchAhead(
-        requests,
-        tiles,  # type: ignore[arg-type]
-        cache.fetch,
-        lambda step: step,
-        max_bytes=100,
-        waited=lambda ns: None,
-        note=lambda request: "",
-    )
+    told = {
+        "wants": lambda step: None,
+        "is_next": lambda step: True,
+        "max_bytes": 100,
+        "waited": lambda ns: None,
+        "note": lambda request: f"at step {request.step}",
+    }
+    fetch = other.pop("fetch", cache.fetch)
+    return FetchAhead(requests, tiles, fetch, lambda step: step, **(told | other))  # type: ignore[arg-type]
+
+
+def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_room() -> None:
+    cache, found = Cache(lost=0), []
+    ahead = ahead_of(cache, 100)
     # As many requests are taken as there are threads, and more, before the first one is waited for.
     while ahead._take():
         pass
@@ -112,18 +123,47 @@ def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_
 
 def test_a_tile_that_the_cache_can_not_hold_is_left_to_be_read_without_it() -> None:
     cache = Cache(lost=-1)
-    tiles = SimpleNamespace(
-        of=lambda ids, seq_len: np.asarray(ids), pieces=lambda tile: [(cache, Piece(tile))] * 2, mean_bytes=lambda _: 1
-    )
-    request = Request(SimpleNamespace(sample_ids=[3], seq_len=None), 0, 0, True, False)  # type: ignore[arg-type]
-    ahead = FetchAhead(
-        iter([request]),
-        tiles,  # type: ignore[arg-type]
-        cache.fetch,
-        lambda step: step,
-        max_bytes=1,
-        waited=lambda ns: None,
-        note=lambda request: "",
-    )
-    assert list(ahead.run()) == [request]
+    assert [request.step for request in ahead_of(cache, 1, pieces=2, max_bytes=1).run()] == [0]
     assert cache.held == set()
+
+
+def test_what_another_rank_needs_earlier_has_room_first_and_what_is_waited_for_waits_for_nobody() -> None:
+    cache = Cache(lost=-1)
+    told: list[int] = []
+    asked: list[int | None] = []
+
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+        asked.append(step)
+        return cache.fetch(wanted, None, has_room)
+
+    # Another rank wants room for what it uses at step 10.
+    ahead = ahead_of(cache, 20, fetch=fetch, wants=told.append, is_next=lambda step: step < 10)
+    assert [request.step for request in ahead.run()] == list(range(20))
+    assert all(step is None or step < 10 for step in asked)
+    assert asked.count(None) >= 10
+    assert set(range(10, 20)) <= set(told)
+    assert told[-1] == NEVER
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_failed_far_ahead_is_tried_again_when_it_is_needed_and_then_an_error(failures: int) -> None:
+    cache, left = Cache(lost=-1), [failures]
+
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+        if wanted[0][1] == 9 and left[0]:
+            left[0] -= 1
+            raise StorageError("the store was away")
+        return cache.fetch(wanted, None, has_room)
+
+    ahead = ahead_of(cache, 10, fetch=fetch)
+    while ahead._take():
+        pass
+    wait([coming.tiles[tile] for coming in ahead._coming for tile in coming.tiles])
+    requests = ahead.run()
+    assert [next(requests).step for _ in range(9)] == list(range(9))
+    if failures == 1:
+        assert [request.step for request in requests] == [9]
+        return
+    with pytest.raises(StorageError, match="the store was away") as told:
+        next(requests)
+    assert told.value.__notes__ == ["at step 9"]

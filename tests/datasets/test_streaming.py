@@ -62,6 +62,19 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 MiB of rows: five order blocks of the size by default, for processes that know nothing of smaller cells."""
+    home = tmp_path_factory.mktemp("large")
+    rows = np.random.default_rng(1).integers(0, 1 << 16, (2 * ROWS, ROW), np.uint16)
+    with CorpusWriter(
+        home / "npy", format="npy", schema=Schema(token_dtype="uint16"), shard_bytes=rows.nbytes // 4
+    ) as w:
+        for row in rows:
+            w.write(row)
+    return home
+
+
 @pytest.fixture
 def served(packed: Path) -> Iterator[FileServer]:
     with file_server(packed) as server:
@@ -166,14 +179,21 @@ def _train(settings: dict[str, Any], rank: int, steps: Any, result: Any, togethe
     result.put((rank, ids))
 
 
-def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: Path, served: FileServer) -> None:
-    # Processes of their own know nothing of smaller cells: so whole blocks of 2 MiB are fetched.
-    total = size_of(packed / "npy")
+def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, large: Path) -> None:
+    total = size_of(large / "npy")
+    with file_server(large) as served:
+        _train_on_two_ranks(tmp_path, large, served, total)
+    # The middle one of five order blocks is used by both ranks, first and last, and stays in between; what is fetched
+    # beyond that lies at both ends of order blocks.
+    assert served.num_bytes <= 1.1 * total
+
+
+def _train_on_two_ranks(tmp_path: Path, large: Path, served: FileServer, total: int) -> None:
     config = settings(
         f"{served.url}/npy",
         cache=tmp_path,
         cache_bytes=int(0.9 * total),
-        order={"block_samples": 2048, "lanes": 2, "global_batch_size": 64},
+        order={"block_samples": 4096, "lanes": 2, "global_batch_size": 64},
         loader={"num_workers": 2, "micro_batch_size": 8},
     )
     steps, result, together = SPAWN.Queue(), SPAWN.Queue(), SPAWN.Barrier(2)
@@ -181,7 +201,7 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
     for process in processes:
         process.start()
     del config["loader"]["cache"]
-    config["data"]["path"] = str(packed / "npy")
+    config["data"]["path"] = str(large / "npy")
     for rank, loader in enumerate([build_dataloader(config, rank, 2) for rank in range(2)]):
         expected = [batch["sample_ids"].tolist() for batch in loader]
         config[f"ids {rank}"] = expected
@@ -195,11 +215,20 @@ def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, packed: P
         process.join()
         assert process.exitcode == 0
     assert [found[rank] for rank in range(2)] == [config[f"ids {rank}"] for rank in range(2)]
-    tokens = open_corpus(packed / "npy").gather_rows(np.arange(ROWS))[0].astype(np.int64)
+    tokens = open_corpus(large / "npy").gather_rows(np.arange(2 * ROWS))[0].astype(np.int64)
     taken = np.concatenate([np.concatenate(found[rank]) for rank in range(2)])
-    assert sums == int(tokens.reshape(ROWS, ROW)[taken].sum())
-    # Apart they would fetch it twice. Of five order blocks one or two may be needed again after they were evicted.
-    assert served.num_bytes <= 1.5 * total
+    assert sums == int(tokens.reshape(2 * ROWS, ROW)[taken].sum())
+
+
+def test_a_rank_that_is_held_does_not_keep_another_one_from_going_on(
+    tmp_path: Path, packed: Path, served: FileServer
+) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2, order={"lanes": 2})
+    held, ahead = [build_dataloader(config, rank, 2) for rank in range(2)]
+    left = iter(held)
+    assert len(next(left)["sample_ids"]) == 8
+    assert sum(len(batch["sample_ids"]) for _ in range(2) for batch in ahead) == ROWS
+    assert len(next(left)["sample_ids"]) == 8
 
 
 def test_a_corpus_that_fits_is_fetched_once_and_stays(tmp_path: Path, packed: Path, served: FileServer) -> None:
@@ -365,6 +394,18 @@ def test_next_uses_are_those_that_going_through_all_steps_finds(
                 for micro_batch in everything[rank].of_steps(at, 1)[0]:
                     expected[micro_batch.sample_ids // BLOCK] = at
         assert uses.of_all().tolist() == expected.tolist()
+        middle = (step + end) // 2
+        after, over = np.full(len(tiles), NEVER), np.full(len(tiles), -1)
+        for at in range(step, end):
+            for rank in ranks:
+                for micro_batch in everything[rank].of_steps(at, 1)[0]:
+                    touched = micro_batch.sample_ids // BLOCK
+                    if at < middle:
+                        over[touched] = at + 1
+                    else:
+                        after[touched] = np.minimum(after[touched], at)
+        assert uses.of_all(middle).tolist() == after.tolist()
+        assert uses.last_of_all(middle).tolist() == over.tolist()
 
 
 def test_as_many_order_blocks_are_open_as_the_bound_says_at_most(packed: Path) -> None:

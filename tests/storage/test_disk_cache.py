@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from tests.cache_bytes import bytes_on_disk
 from tokenyard.errors import DataError, StorageError
 from tokenyard.manifest import FileInfo
 from tokenyard.storage import checksum
-from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Piece, Ranks
+from tokenyard.storage.cache import NEVER, CachedFile, Counters, DiskCache, FolderCache, Outlook, Piece, Ranks
 from tokenyard.storage.cache import ranks as ranks_module
 from tokenyard.storage.cache import room as room_module
+from tokenyard.storage.cache.eviction import to_evict
 from tokenyard.storage.cache.locks import locked, try_lock
-from tokenyard.storage.cache.room import eviction_order
 from tokenyard.storage.cells import CELL_BYTES, CellHasher
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -158,11 +159,11 @@ def test_what_is_used_by_then_is_not_evicted_and_what_somebody_waits_for_is_alwa
     cache = DiskCache(tmp_path, 300)
     uses = {"a": 5, "b": 9, "c": 7, "d": 8}
 
-    def next_uses(pieces: Sequence[Piece]) -> NDArray[np.int64]:
-        return np.array([uses.get(piece.file, NEVER) for piece in pieces])
+    def look_ahead(pieces: Sequence[Piece], before: int) -> Outlook:
+        return Outlook.of(np.array([uses.get(piece.file, NEVER) for piece in pieces]))
 
     def fill(file: str, before: int) -> bool:
-        return cache.fill_all([(Piece(file, 0, 100), lambda: bytes(100))], before=before, next_uses=next_uses)
+        return cache.fill_all([(Piece(file, 0, 100), lambda: bytes(100))], before=before, look_ahead=look_ahead)
 
     def there() -> set[str]:
         return {file for file in "abcde" if cache.has(Piece(file, 0, 100))}
@@ -178,21 +179,40 @@ def test_what_is_used_by_then_is_not_evicted_and_what_somebody_waits_for_is_alwa
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30),
+    st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 5)), max_size=30),
     st.integers(-1, 20),
+    st.integers(1, 40),
 )
-def test_the_order_of_eviction_is_that_of_the_obvious_search(pieces: list[tuple[int, bool]], before: int) -> None:
-    given_pieces = [Piece(str(i), 0, 1, kept=kept) for i, (_, kept) in enumerate(pieces)]
-    uses = {piece: use for piece, (use, _) in zip(given_pieces, pieces, strict=True)}
+def test_what_goes_is_what_the_obvious_search_finds_and_no_more(
+    pieces: list[tuple[int, bool, int]], before: int, num_bytes: int
+) -> None:
+    given_pieces = [Piece(str(i), 0, size, kept=kept) for i, (_, kept, size) in enumerate(pieces)]
+    uses = {piece: use for piece, (use, _, _) in zip(given_pieces, pieces, strict=True)}
     left, expected = list(given_pieces), []
-    while candidates := [piece for piece in left if uses[piece] > before]:
+    while sum(piece.num_bytes for piece in expected) < num_bytes:
+        candidates = [piece for piece in left if uses[piece] > before]
+        if not candidates:
+            expected = []
+            break
         not_kept = [piece for piece in candidates if not piece.kept]
         chosen = max(not_kept or candidates, key=lambda piece: uses[piece])
         expected.append(chosen)
         left.remove(chosen)
-    found = list(eviction_order(given_pieces, np.array([uses[p] for p in given_pieces], np.int64), before))
-    assert [(uses[p], p.kept) for p in found] == [(uses[p], p.kept) for p in expected]
-    assert set(found) == set(expected)
+    outlook = Outlook.of(np.array([uses[p] for p in given_pieces], np.int64))
+    assert to_evict(given_pieces, outlook, num_bytes, before) == expected
+
+
+def test_what_is_to_come_waits_for_a_piece_that_is_done_with_in_time_and_takes_no_other_in_its_place() -> None:
+    pieces = [Piece(file, 0, 100) for file in "ab"]
+
+    def outlook(*, next_of_a: int, leaving: bool) -> Outlook:
+        # a is used now, or was, and then at 160; b at 128.
+        return Outlook(next=np.array([next_of_a, 128]), later=np.array([160, 128]), leaving=np.array([leaving, False]))
+
+    assert to_evict(pieces, outlook(next_of_a=40, leaving=True), 100, 64) == []
+    assert to_evict(pieces, outlook(next_of_a=160, leaving=True), 100, 64) == pieces[:1]
+    # It would be done with too late.
+    assert to_evict(pieces, outlook(next_of_a=60, leaving=False), 100, 64) == pieces[1:]
 
 
 def test_without_an_order_what_came_first_goes_first(tmp_path: Path) -> None:
@@ -298,6 +318,41 @@ def test_a_lock_that_is_not_given_back_is_an_error_within_the_deadline(tmp_path:
         cache.fill(piece, lambda: bytes(10))
 
 
+def test_a_piece_that_is_dropped_while_others_count_is_taken_off_the_total_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, unlink = DiskCache(tmp_path, 1000), Path.unlink
+    for file in "abc":
+        cache.fill(Piece(file, 0, 100), lambda: bytes(100))
+
+    def while_others_count(path: Path) -> None:
+        unlink(path)
+        with suppress(StorageError):  # it waits for the lock
+            DiskCache(tmp_path, 1000, wait_seconds=0.05)
+
+    monkeypatch.setattr(Path, "unlink", while_others_count)
+    cache.drop(Piece("a", 0, 100))
+    assert int((tmp_path / "room").read_bytes().split()[0]) == bytes_on_disk(tmp_path) == 200
+
+
+def test_what_is_no_piece_in_the_place_of_one_is_fetched_again_and_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+    remote, mine = Remote(content(3 * CELL_BYTES)), tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    file = cached(cache, remote)
+    piece = file.piece(0, 100)
+    for put in (os.mkfifo, lambda path: path.symlink_to(mine), lambda path: path.symlink_to("/dev/zero")):
+        piece.path(cache.home).parent.mkdir(exist_ok=True)
+        piece.path(cache.home).unlink(missing_ok=True)
+        put(piece.path(cache.home))
+        assert file.read(0, 100).tobytes() == remote.data[:100]
+        assert piece.path(cache.home).is_file()
+        assert not piece.path(cache.home).is_symlink()
+    assert mine.read_bytes() == b"mine"
+
+
 def test_a_folder_that_can_not_be_a_cache_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"can't keep a cache in .*cache: a file is in the way"):
@@ -347,6 +402,9 @@ def test_a_rank_that_joins_while_others_look_who_lives_is_seen(tmp_path: Path, m
     monkeypatch.setattr(ranks_module, "try_lock", locked_late)
     mine.join({"rank": 1}, 5)
     assert sorted((rank.told["rank"], rank.step) for rank in others.living()) == [(0, 0), (1, 5)]
+    mine.want(9)
+    mine.tell(6)
+    assert sorted((rank.step, rank.wants) for rank in others.living()) == [(0, NEVER), (6, 9)]
     mine.leave()
     assert [rank.told["rank"] for rank in others.living()] == [0]
     others.leave()

@@ -1,5 +1,6 @@
 """Writing into an object store: whole objects, and lines that share them."""
 
+import io
 import tempfile
 from typing import Any
 
@@ -34,15 +35,16 @@ def test_an_error_inside_the_block_uploads_nothing(objects: Objects) -> None:
 
 
 def test_a_disk_without_room_for_the_temporary_file_is_told(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: Any) -> None:
-        raise OSError(28, "No space left on device")
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
     with (
         pytest.raises(StorageError, match=r"TMPDIR\), from where it is uploaded as memory://.*/a: the disk is full"),
-        upload(objects, "a"),
+        upload(objects, "a") as file,
     ):
-        pass
+        file.write(b"1")
 
 
 def test_lines_are_there_when_they_were_added_and_share_objects(objects: Objects) -> None:

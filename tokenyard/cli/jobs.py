@@ -30,7 +30,7 @@ from tokenyard.errors import ConfigError
 def tokenize(
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INPUT... DST", help="Files, globs or folders; then the corpus to make."),
+        typer.Argument(metavar="INPUT... DST", help="Files, globs, folders or URLs; then the corpus to make."),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option("--tokenizer", "-t", help="Name, folder or tokenizer.json.")] = None,
     format: Annotated[str | None, typer.Option("--format", "--to", help="The format to write (npy).")] = None,
@@ -50,7 +50,12 @@ def tokenize(
         str | None, typer.Option(help="encode or plain: what '<|endoftext|>' inside a document becomes (encode).")
     ] = None,
     on_bad_record: Annotated[str | None, typer.Option(help="error or skip (error).")] = None,
-    max_bad_records: Annotated[int | None, typer.Option(help="With skip: how many at most (1000).")] = None,
+    max_bad_records: Annotated[
+        int | None,
+        typer.Option(
+            help="With skip: how many at most, in the whole job; a part counts its own, and --finish all (1000)."
+        ),
+    ] = None,
     prove_share: Annotated[
         float | None, typer.Option(help="Share of documents encoded again with transformers (0.001).")
     ] = None,

@@ -139,7 +139,7 @@ class TokenizeConfig(JobConfig):
     """Settings of `tokenize`: text files to a corpus of documents."""
 
     inputs: str | list[str] | None = None
-    """Files, folders or patterns, plain or as gz, zst, bz2 or xz."""
+    """Files, folders, patterns or URLs of files and folders; plain or as gz, zst, bz2 or xz."""
     tokenizer: str | None = None
     """A tokenizer.json, a folder with one, or a name on the Hugging Face hub."""
     format: str = "npy"
@@ -161,7 +161,8 @@ class TokenizeConfig(JobConfig):
     on_bad_record: Literal["error", "skip"] = "error"
     """What happens at a record that is broken or has no text."""
     max_bad_records: Annotated[int, Field(ge=0)] = 1000
-    """With on_bad_record: skip, how many are borne before the job fails."""
+    """With on_bad_record: skip, how many are borne in the whole job before it fails; of a part, in the part, and the
+    end (--finish) counts those of all."""
     prove_share: Annotated[float, Field(ge=0, le=1)] = 0.001
     """The share of documents that are encoded by transformers too, and must agree."""
     token_dtype: TokenDtype | None = None

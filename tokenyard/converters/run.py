@@ -20,7 +20,7 @@ from tokenyard.converters.ledger import LEDGER_VERSION, Ledger, missing_shards
 from tokenyard.converters.sight import Sight
 from tokenyard.converters.versions import ENCODERS, installed
 from tokenyard.converters.workers import ExecutorName, Workers
-from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest
+from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest, with_files
 from tokenyard.digest import Digests
 from tokenyard.errors import ConfigError, DataError, StorageError, TokenyardError
 from tokenyard.formats.base import Format, FormatOptions
@@ -81,7 +81,8 @@ class Job(Generic[Task]):
         said = {name: value for name, value in said.items() if name not in self.may_change}
         said |= {"versions": {"ledger": LEDGER_VERSION, **installed(ENCODERS)}}
         everything = [said, self.inputs(), self.schema.to_dict(), asdict(self.layout), self.described]
-        return {**said, "id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
+        said |= {"id": blake3(json.dumps(everything, sort_keys=True).encode()).hexdigest()}
+        return with_files(said, self.format)
 
 
 @dataclass(frozen=True, kw_only=True)

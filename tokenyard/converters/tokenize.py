@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tokenyard.converters.encoding import Encoding
@@ -13,14 +14,14 @@ from tokenyard.converters.engines import Choice, EngineName, SpecialText, Tokeni
 from tokenyard.converters.job import OnProgress, provenance, total_counts
 from tokenyard.converters.run import Job, run_job
 from tokenyard.converters.settings import JobSettings
-from tokenyard.converters.sight import local_sight
-from tokenyard.converters.text import Split, TextOptions, check_outside, group_splits, plan_texts
+from tokenyard.converters.sight import Sight, local_sight
+from tokenyard.converters.text import Split, TextOptions, check_outside, group_splits, place_of, plan_texts, size_of
 from tokenyard.converters.tokenizing import BadRecords, OnBadRecord, Tokenizing, num_bad, tokenize_splits
 from tokenyard.converters.workers import ExecutorName
 from tokenyard.errors import ConfigError
 from tokenyard.formats.registry import get_format
 from tokenyard.schema import Schema, token_dtype_for
-from tokenyard.storage import storage_error
+from tokenyard.storage import is_url, storage_error
 
 Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -105,15 +106,16 @@ def tokenize(
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> TokenizeReport:
-    """Encode the documents of ``inputs`` (files, globs, folders, or a list of these) into a corpus at ``dst``.
+    """Encode the documents of ``inputs`` into a corpus at ``dst``.
 
+    ``inputs`` are files, globs, folders, URLs of files or of folders, or a list of these.
     ``text`` holds the options of reading (TextOptions: ``kind``, ``text_field``, ``fields`` to copy, ...), ``options``
     those of the format's writer. ``tokenizer`` is a name, a folder or a tokenizer.json; a bare tokenizer.json names no
     EOS: give ``eos_token``. Documents are encoded without special tokens; ``add_bos`` and ``add_eos`` alone add them.
     ``special_text`` says whether text such as ``<|endoftext|>`` inside a document is encoded as that token or as
     plain text. ``prove_share`` of the documents, and the first of every task, are encoded again with transformers and
     must agree; a hundredth takes as long as the fastest engine takes for all. Records that are no documents stop the
-    job, or are skipped and counted up to ``max_bad_records``.
+    job, or are skipped and counted up to ``max_bad_records`` in the whole job: a part counts its own, ``finish`` all.
 
     The rows and bytes written depend on neither ``num_workers``, ``executor`` nor the engine. A job that was
     interrupted goes on, ``finish`` publishes what parts have done, and ``executor`` and ``address`` are as in
@@ -218,7 +220,7 @@ def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
         provenance=provenance("tokenize", said, tokenizer=spec.fingerprint),
         inputs=lambda: [spec.fingerprint, _modified(tasks)],
         tasks=tasks,
-        described=[[{**asdict(s), "path": os.path.abspath(s.path)} for s in splits] for splits in tasks],
+        described=[[_described(split) for split in splits] for splits in tasks],
         shared=lambda target: Tokenizing(
             encoding=encoding,
             texts=text_options,
@@ -227,7 +229,7 @@ def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
             max_bad_records=settings.max_bad_records,
         ),
         run=tokenize_splits,
-        reads=[local_sight(split.path) for splits in tasks[:1] for split in splits[:1]],
+        reads=[_sight(split.path) for splits in tasks[:1] for split in splits[:1]],
         check_place=lambda dst: check_outside(inputs, dict.fromkeys(s.path for s in plan.splits), dst),
         unit="bytes",
         total=sum(s.num_bytes for s in plan.splits),
@@ -237,11 +239,22 @@ def _planned(inputs: Inputs, settings: TokenizeSettings) -> _Planned:
     return _Planned(job=job, spec=spec, choice=choice, notes=tuple(n.message for n in plan.notes))
 
 
-def _modified(tasks: Sequence[Sequence[Split]]) -> dict[str, int]:
-    """When the files of all splits were changed last."""
-    paths = {os.path.abspath(split.path) for splits in tasks for split in splits}
+def _described(split: Split) -> dict[str, Any]:
+    """A split for the job's plan; what tells another version of its file is among the job's inputs."""
+    return {name: value for name, value in asdict(split).items() if name != "etag"} | {"path": place_of(split.path)}
+
+
+def _sight(path: str) -> Sight:
+    return Sight(name=path, size=partial(size_of, path)) if is_url(path) else local_sight(path)
+
+
+def _modified(tasks: Sequence[Sequence[Split]]) -> dict[str, int | str | None]:
+    """When the files of all splits were changed last; of objects their etags, to which each read holds them."""
+    splits = {place_of(split.path): split for splits in tasks for split in splits}
     try:
-        return {path: os.stat(path).st_mtime_ns for path in sorted(paths)}
+        return {
+            path: split.etag if is_url(path) else os.stat(path).st_mtime_ns for path, split in sorted(splits.items())
+        }
     except OSError as e:
         raise storage_error(e, f"can't read {e.filename}") from e
 

@@ -4,6 +4,7 @@ from tokenyard.corpus.claim import DONE_FOLDER, JOB_FOLDER
 from tokenyard.corpus.corpus import Corpus
 from tokenyard.corpus.destination import destination, publish_manifest
 from tokenyard.corpus.opening import open_corpus
+from tokenyard.corpus.places import with_files
 from tokenyard.corpus.writer import CorpusWriter, ShardRoller
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "destination",
     "open_corpus",
     "publish_manifest",
+    "with_files",
 ]

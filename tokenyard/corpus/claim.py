@@ -24,6 +24,10 @@ from tokenyard.storage import storage_error, sync_folder
 JOB_FOLDER = f"{HOME}/job"
 DONE_FOLDER = f"{JOB_FOLDER}/done"
 PARTS_FOLDER = f"{JOB_FOLDER}/parts"
+#: There where a part may put what it makes in the place of a whole corpus.
+REPLACING_NAME = f"{PARTS_FOLDER}/replacing"
+#: In a corpus that such parts have made, the id of their job: one that is run again afterwards replaces nothing.
+FINISHED_NAME = f"{HOME}/finished.json"
 #: Of file systems that have no locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -106,11 +110,16 @@ def take_over(folder: Path, *, shared: bool = False) -> Claim:
 
 
 @contextmanager
-def part_lock(folder: Path, number: int, count: int) -> Iterator[None]:
-    """Let one process at a time do a part. Where the file system has no locks two may, and write the same bytes."""
+def part_lock(folder: Path, number: int, count: int, *, replaces: bool) -> Iterator[None]:
+    """Let one process at a time do a part. Where the file system has no locks two may, and write the same bytes.
+
+    ``replaces``: whether what it makes may take the place of a whole corpus.
+    """
     path = folder / PARTS_FOLDER / f"{number}-of-{count}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if replaces:
+            (folder / REPLACING_NAME).touch()
         file = open(path, "a")  # noqa: SIM115
     except OSError as e:
         raise storage_error(e, f"can't create {path}") from e
@@ -134,6 +143,15 @@ def marker_of(folder: Path) -> Mapping[str, Any] | None:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_finished(folder: Path, job: Mapping[str, Any]) -> bool:
+    """Whether a whole corpus lies there that parts of a job of the same id have made, which may replace one."""
+    try:
+        said = json.loads((folder / FINISHED_NAME).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return "id" in job and said == {"id": job["id"]} and is_whole(folder)
 
 
 def is_held(folder: Path) -> bool:

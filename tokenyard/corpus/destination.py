@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import shutil
 import time
@@ -19,12 +20,15 @@ from typing import Any
 
 from tokenyard.corpus.claim import (
     DONE_FOLDER,
+    FINISHED_NAME,
     JOB_FOLDER,
+    REPLACING_NAME,
     BusyError,
     Claim,
     claim,
     hand_on,
     is_bare,
+    is_finished,
     is_held,
     is_whole,
     marker_of,
@@ -33,10 +37,21 @@ from tokenyard.corpus.claim import (
 )
 from tokenyard.corpus.locating import is_remote
 from tokenyard.corpus.paths import local_path
-from tokenyard.corpus.places import beside, check_length, goes_on, has_entries, is_free, is_of, state_of, what_lies_at
+from tokenyard.corpus.places import (
+    beside,
+    check_length,
+    files_of,
+    goes_on,
+    has_entries,
+    is_free,
+    is_made,
+    is_of,
+    state_of,
+    what_lies_at,
+)
 from tokenyard.corpus.remote_destination import remote_destination
 from tokenyard.corpus.removal import clear_failed, empty, remove_corpus
-from tokenyard.errors import DestinationExistsError, StorageError
+from tokenyard.errors import ConfigError, DestinationExistsError, StorageError
 from tokenyard.formats.base import Format
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME, Manifest
 from tokenyard.storage import Folder, TargetBucket, storage_error, swap, sync_folder
@@ -60,7 +75,8 @@ def destination(
     is anything, and all else, for the next time. Otherwise an error removes what was built.
 
     ``part``: K of N, which is done by one process at a time, while other parts of the same id may work here too; the
-    block ends without a manifest, and nothing is removed.
+    block ends without a manifest, and nothing is removed. Where parts of the same id with ``overwrite`` have made a
+    corpus, which is whole by now, that is given, with its manifest.
 
     Raises DestinationExistsError when something lies at ``path``: without ``overwrite`` always, with it unless it is a
     corpus that tokenyard made, whole or half-made.
@@ -73,6 +89,9 @@ def destination(
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     check_length(final)
+    if part and marker_of(final) is None and is_finished(final, job):
+        yield Folder(final)
+        return
     try:
         build, created, held = _begun(final, job, overwrite, part is not None)
     except OSError as e:
@@ -83,7 +102,7 @@ def destination(
     try:
         for folder in created:
             _sync(folder.parent)
-        with part_lock(build, *part) if part else nullcontext():
+        with part_lock(build, *part, replaces=overwrite) if part else nullcontext():
             yield Folder(build)
         if not part:
             if not is_whole(build):
@@ -92,7 +111,7 @@ def destination(
                 _take_its_place(build, final, job, old)
             elif replaced and not is_free(left := beside(final)) and marker_of(left) is None:
                 remove_corpus(left)  # the old corpus, whose removal was interrupted
-            _leave_only_the_corpus(Folder(final))
+            _leave_only_the_corpus(Folder(final), job)
     except BaseException as e:
         # Not a folder that another job has put here in the meantime.
         if not part and held.is_of(build):
@@ -105,17 +124,26 @@ def destination(
 def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Manifest:
     """Make a corpus whole: what the native layout needs, then the manifest.
 
-    Returns the manifest as published: it also names what the native layout keeps beside the shards.
+    Returns the manifest as published: it also names what the native layout keeps beside the shards. Raises ConfigError
+    for a format that writes there what it doesn't name.
     """
     with folder.synced_together():
         manifest = replace(manifest, files=format.finish(folder, manifest))
+    names = frozenset(format.native_names)
+    if unnamed := [file.name for file in manifest.files if not is_made(file.name.split("/")[0], names)]:
+        raise ConfigError(
+            f"format {format.name!r} wrote {unnamed[0]} beside the shards, which its native_files doesn't name "
+            f"({', '.join(names) or 'none'}); name it there, so that what a killed job leaves is known for its own"
+        )
     folder.clear_temporary()
     folder.write(MANIFEST_NAME, manifest.to_json().encode())
     return manifest
 
 
-def _leave_only_the_corpus(folder: Folder) -> None:
+def _leave_only_the_corpus(folder: Folder, job: Mapping[str, Any]) -> None:
     """Remove what a job needed, its marker last: while that is there, the same job, run again, does the rest."""
+    if "id" in job and (folder.path / REPLACING_NAME).exists():
+        folder.write(FINISHED_NAME, json.dumps({"id": job["id"]}).encode())
     folder.clear_temporary()
     shutil.rmtree(folder.path / JOB_FOLDER, ignore_errors=True)
     folder.remove(MARKER_NAME)
@@ -128,7 +156,7 @@ def _clear_or_keep(build: Path, final: Path, job: Mapping[str, Any], created: li
     elif "id" in job and has_entries(build / DONE_FOLDER):
         error.add_note(f"what is done so far is kept: the same job, run again, goes on with it; it lies in {build}")
     elif not is_whole(build):
-        clear_failed(build, created)
+        clear_failed(build, created, files_of(job))
 
 
 def _place(final: Path, job: Mapping[str, Any], overwrite: bool) -> tuple[Path, bool]:

@@ -10,12 +10,15 @@ from typing import Any
 
 from tokenyard.corpus.claim import is_bare, is_held, is_whole, marker_of
 from tokenyard.errors import DataError, DestinationExistsError, StorageError
+from tokenyard.formats.base import Format
 from tokenyard.manifest import HOME, MANIFEST_NAME, Manifest
 
 #: In a manifest's provenance, the job of a corpus that others made and tokenyard only indexed.
 INDEX_JOB = "index"
 #: File systems take 255, and ``storage.swap`` puts 18 around a name.
 _MAX_NAME_BYTES = 237
+#: In a marker, the names that its format gives to what it writes beside shards.
+_FILES = "files"
 #: Names that jobs give to what they make.
 _MADE = re.compile(rf"{re.escape(HOME)}|shard-\d{{5,}}(-\d{{5,}})?(\..*)?|index\.json")
 
@@ -35,6 +38,12 @@ def check_length(final: Path) -> None:
         )
 
 
+def with_files(job: Mapping[str, Any], format: Format) -> dict[str, Any]:
+    """What a job's marker says, with the names that its format gives to what it writes beside shards."""
+    names = [name for name in format.native_names if not is_made(name)]
+    return {**job, _FILES: names} if names else dict(job)
+
+
 def is_free(path: Path) -> bool:
     """Whether nothing lies there that counts."""
     return not os.path.lexists(path) or (path.is_dir() and is_bare(path))
@@ -44,7 +53,7 @@ def goes_on(folder: Path, job: Mapping[str, Any]) -> bool:
     """Whether what a job of the same id began there can be gone on with. Raises DestinationExistsError."""
     if not is_of(folder, job):
         return False
-    if not is_whole(folder) and (strangers := strangers_in(folder)):
+    if not is_whole(folder) and (strangers := strangers_in(folder, files_of(job))):
         raise DestinationExistsError(
             f"{folder}: this job began here, but {strangers[0]!r} has been put there since, which it did not make; "
             "move it away"
@@ -60,8 +69,8 @@ def is_of(folder: Path, job: Mapping[str, Any]) -> bool:
 
 def what_lies_at(final: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
     """In words, and whether tokenyard made it, so that it may be replaced."""
-    listed: set[str] = set()
     marker = marker_of(final)
+    listed = files_of(marker or {})
     if marker is not None and is_held(final):
         return "a corpus that another job is making right now", False
     if is_whole(final):
@@ -70,7 +79,7 @@ def what_lies_at(final: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
         except DataError:
             manifest = None  # the names of the files have to tell
         if manifest is not None:
-            listed = {file.name.split("/")[0] for file in manifest.all_files}
+            listed |= {file.name.split("/")[0] for file in manifest.all_files}
         if manifest is not None and manifest.provenance.get("job") == INDEX_JOB:
             return "a corpus that others made and tokenyard only indexed", False
     elif marker is None:
@@ -84,12 +93,18 @@ def what_lies_at(final: Path, job: Mapping[str, Any]) -> tuple[str, bool]:
 
 def strangers_in(folder: Path, listed: Set[str] = frozenset()) -> list[str]:
     """Names that no job of ours has given."""
-    return sorted(p.name for p in folder.iterdir() if not is_made(p.name) and p.name not in listed)
+    return sorted(p.name for p in folder.iterdir() if not is_made(p.name, listed))
 
 
-def is_made(name: str) -> bool:
-    """Whether jobs give such names to what they make."""
-    return _MADE.fullmatch(name) is not None
+def is_made(name: str, files: Set[str] = frozenset()) -> bool:
+    """Whether jobs give such names to what they make; ``files``: those of one job's format."""
+    return name in files or _MADE.fullmatch(name) is not None
+
+
+def files_of(job: Mapping[str, Any]) -> frozenset[str]:
+    """The names that a job's format gives to what it writes beside shards, as its marker says."""
+    names = job.get(_FILES)
+    return frozenset(str(name) for name in names) if isinstance(names, list) else frozenset()
 
 
 def other_than(job: Mapping[str, Any], marker: Mapping[str, Any]) -> str:

@@ -8,14 +8,14 @@ part that begin at once one at least finds the other.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from tokenyard.corpus.claim import DONE_FOLDER, JOB_FOLDER, PARTS_FOLDER, BusyError, busy_part
 from tokenyard.corpus.lease import Lease, Seen, TakenError, are_dead, look, takeable, write_free
-from tokenyard.corpus.places import is_made, other_than
+from tokenyard.corpus.places import files_of, is_made, other_than
 from tokenyard.errors import ConfigError, DestinationExistsError, StorageError
 from tokenyard.manifest import MANIFEST_NAME, MARKER_NAME
 from tokenyard.storage import TargetBucket
@@ -73,7 +73,7 @@ def _whole(folder: TargetBucket, job: Mapping[str, Any]) -> Lease:
     objects, seen = folder.objects, _look(folder)
     if seen is not None:
         seen = _own(folder, job, seen)
-        _check_strangers(folder)
+        _check_strangers(folder, files_of(job))
     try:
         held = Lease(objects, MARKER_NAME, job, over=seen.etag if seen else None)
     except TakenError:
@@ -148,10 +148,10 @@ def _is_of(job: Mapping[str, Any], seen: Seen) -> bool:
     return "id" in job and seen.said.get("id") == job["id"]
 
 
-def _check_strangers(folder: TargetBucket) -> None:
+def _check_strangers(folder: TargetBucket, files: Set[str]) -> None:
     """Raise DestinationExistsError where somebody has put something beside what a job has made so far."""
     names = {info.name for info in folder.objects.list()}
-    strangers = sorted({name for name in names if not is_made(name.split("/")[0])})
+    strangers = sorted({name for name in names if not is_made(name.split("/")[0], files)})
     if strangers and MANIFEST_NAME not in names:
         raise DestinationExistsError(
             f"{folder.url}: this job began here, but {strangers[0]!r} has been put there since, which it did not make; "
@@ -204,7 +204,7 @@ def _clear_or_keep(folder: TargetBucket, job: Mapping[str, Any], held: Lease, er
                 f"what is done so far is kept: the same job, run again, goes on with it; it lies in {folder.url}"
             )
             return
-        made = (info.name for info in objects.list() if is_made(info.name.split("/")[0]))
+        made = (info.name for info in objects.list() if is_made(info.name.split("/")[0], files_of(job)))
         _remove_all(objects, (name for name in made if name != MARKER_NAME))
         held.end()
 

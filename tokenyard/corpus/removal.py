@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,11 +26,14 @@ def empty(folder: Path) -> None:
             _remove(entry)
 
 
-def clear_failed(folder: Path, created: list[Path]) -> None:
-    """Delete what a job has made, and its folders where nobody has put anything there; what can't be is left."""
+def clear_failed(folder: Path, created: list[Path], files: Set[str] = frozenset()) -> None:
+    """Delete what a job has made, and its folders where nobody has put anything there; what can't be is left.
+
+    ``files``: names that its format gives to what it writes beside shards.
+    """
     with suppress(OSError):
         home = folder / HOME
-        made = [entry for entry in folder.iterdir() if is_made(entry.name) and entry != home]
+        made = [entry for entry in folder.iterdir() if is_made(entry.name, files) and entry != home]
         for entry in [*made, *(entry for entry in home.iterdir() if entry != folder / MARKER_NAME)]:
             _remove(entry)
         shutil.rmtree(home)

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from tokenyard.corpus.destination import destination, publish_manifest
+from tokenyard.corpus.places import with_files
 from tokenyard.digest import Digester, combine
 from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions
@@ -143,7 +144,8 @@ class CorpusWriter:
         self._provenance = dict(provenance or {"job": "write"})
         _check_json(self._provenance)
         self._stack = ExitStack()
-        self._folder = self._stack.enter_context(destination(path, {"job": "write"}, overwrite=overwrite))
+        job = with_files({"job": "write"}, self._format)
+        self._folder = self._stack.enter_context(destination(path, job, overwrite=overwrite))
         self._roller = ShardRoller(self._folder, self._format, schema, self._options)
         self._digester = Digester(schema.fields)
         self._tokens: list[Any] = []

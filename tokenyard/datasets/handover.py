@@ -7,7 +7,6 @@ count towards /dev/shm, which containers keep small.
 
 import mmap
 import os
-import tempfile
 import weakref
 from dataclasses import dataclass
 from math import prod
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tokenyard.stages import BatchTimes
+from tokenyard.storage.temporary import temporary_file
 
 _ALIGNMENT = 64
 _SMALLEST_BYTES = 1 << 16
@@ -120,7 +120,7 @@ def _new_memory(size: int) -> Memory:
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("tokenyard", os.MFD_CLOEXEC)
     else:
-        with tempfile.TemporaryFile() as file:
+        with temporary_file() as file:
             handle = os.dup(file.fileno())
     os.truncate(handle, size)
     return Memory(handle, size)

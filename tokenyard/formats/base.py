@@ -172,8 +172,16 @@ class Format(ABC):
     Options: type[FormatOptions] = FormatOptions
     #: The file that names all others in the native layout, where there is one.
     index_name: str | None = None
+    #: What else `finish` writes at the top of a corpus: names of files or folders. By these what a job that was killed
+    #: has left is known for its own.
+    native_files: tuple[str, ...] = ()
     #: The largest file that the native layout allows, if it has a limit.
     max_file_bytes: int | None = None
+
+    @property
+    def native_names(self) -> tuple[str, ...]:
+        """All names that `finish` may give at the top of a corpus."""
+        return (*([self.index_name] if self.index_name else ()), *self.native_files)
 
     @abstractmethod
     def write_shard(
@@ -189,7 +197,10 @@ class Format(ABC):
         """A reader of one shard. Cheap: no token is read. Raises DataError when sizes are not as promised."""
 
     def finish(self, folder: Folder, manifest: Manifest) -> tuple[FileInfo, ...]:
-        """Write what the native layout needs beside the shards, right before the manifest; returns those files."""
+        """Write what the native layout needs beside the shards, right before the manifest; returns those files.
+
+        They are named in `index_name` and `native_files`.
+        """
         del folder, manifest
         return ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ from tokenyard.errors import StorageError
 from tokenyard.storage.errors import storage_error
 from tokenyard.storage.folder import PublishedFile
 from tokenyard.storage.objects import Objects
+from tokenyard.storage.temporary import temporary_file, temporary_folder
 
 #: Lines that share an object. Adding one uploads those before it once more, reading asks for each object.
 _LINES = 64
@@ -19,7 +19,7 @@ _LINES = 64
 def upload(objects: Objects, name: str) -> Iterator[PublishedFile]:
     """Write a temporary local file, uploaded as ``name`` when the block ends without an error. Raises StorageError."""
     try:
-        with tempfile.TemporaryFile(prefix="tokenyard-") as raw:
+        with temporary_file() as raw:
             file = PublishedFile(raw, name, hurry=False)
             yield file
             file.flush()
@@ -27,7 +27,7 @@ def upload(objects: Objects, name: str) -> Iterator[PublishedFile]:
     except OSError as e:
         if isinstance(e, StorageError):
             raise
-        what = f"can't write a file of {tempfile.gettempdir()} (TMPDIR), from where it is uploaded as"
+        what = f"can't write a file of {temporary_folder()} (TMPDIR), from where it is uploaded as"
         raise storage_error(e, f"{what} {objects.url}/{name}") from e
 
 

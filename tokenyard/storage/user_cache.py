@@ -1,7 +1,8 @@
 """What was found out once and is worth remembering, in the user's cache.
 
 The cache lies in ``TOKENYARD_CACHE``, else in ``~/.cache/tokenyard``. An entry is known by all that it depends on, so
-nothing in it grows old. A cache that can't be read or written costs time and nothing else.
+nothing in it grows old. A cache that can't be read or written costs time and nothing else. The folder may be a link;
+an entry that is one is read through, and replaced, never written through; below a link inside, nothing is written.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from tokenyard.errors import StorageError
 from tokenyard.storage.folder import Folder, checksum
+from tokenyard.storage.regular import open_regular
 
 
 def cache_folder() -> Path | None:
@@ -33,8 +35,11 @@ def cache_key(*known_by: Any) -> str:
 def recall(name: str) -> bytes | None:
     """An entry, if it is there and can be read."""
     home = cache_folder()
+    if home is None:
+        return None
     try:
-        return (home / name).read_bytes() if home else None
+        with open_regular(home / name) as file:
+            return file.read()
     except OSError:
         return None
 

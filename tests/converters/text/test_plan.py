@@ -74,7 +74,7 @@ def test_a_listed_file_of_unknown_kind_is_an_error_and_one_in_a_folder_is_noted(
         ("nothing.jsonl", StorageError, "nothing.jsonl: no such file or folder"),
         ("*.parquet", StorageError, r"\*\.parquet: no files; expected a file, a folder with files in it, or a glob"),
         ("empty", StorageError, "empty: no files"),
-        ("s3://bucket/a.jsonl", ConfigError, "texts are read from local files only"),
+        ("ftp://bucket/a.jsonl", ConfigError, "no scheme is called ftp"),
     ],
 )
 def test_inputs_that_name_nothing_are_errors(tmp_path, name, error, message):

@@ -1,15 +1,16 @@
 """How a file is compressed: told by its first bytes, never by its name."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol, cast
+from typing import IO, BinaryIO, Protocol, cast
 
 from tokenyard.converters.text.decompress import DecompressedStream
+from tokenyard.converters.text.remote import open_object
 from tokenyard.converters.text.split import Compression, Split
 from tokenyard.errors import DataError, StorageError
-from tokenyard.storage import open_regular
+from tokenyard.storage import is_url, open_regular, storage_error
+from tokenyard.storage.temporary import temporary_file, temporary_folder
 
 SUFFIXES: dict[str, Compression] = {
     ".gz": "gzip",
@@ -45,14 +46,19 @@ def detect_compression(head: bytes, path: str) -> Compression:
     return "none"
 
 
-def file_head(path: str) -> bytes:
+def file_head(path: str, num_bytes: int, etag: str | None) -> bytes:
     """Return the first `HEAD_BYTES` bytes of a file."""
-    with open_raw(path) as file:
-        return file.read(HEAD_BYTES)
+    with open_raw(path, num_bytes, etag) as file:
+        return file.read(min(HEAD_BYTES, num_bytes))
 
 
-def open_raw(path: str) -> BinaryIO:
-    """Open a file's own bytes; StorageError names the path when it can't be read."""
+def open_raw(path: str, num_bytes: int | None = None, etag: str | None = None) -> BinaryIO:
+    """Open a file's own bytes; StorageError names the path when it can't be read.
+
+    num_bytes, etag: of an object, as it was when the plan was made; DataError from reading another one.
+    """
+    if is_url(path):
+        return cast(BinaryIO, open_object(path, num_bytes, etag))
     try:
         return open_regular(path)
     except OSError as error:
@@ -65,7 +71,7 @@ def open_stream(split: Split) -> Iterator[ByteStream]:
 
     DataError when the file's size is no longer that of the plan.
     """
-    with open_raw(split.path) as file:
+    with open_raw(split.path, split.file_bytes, split.etag) as file:
         check_size(split, file)
         if split.compression == "none":
             yield file
@@ -84,9 +90,9 @@ def open_seekable(split: Split, num_bytes: int | None = None) -> Iterator[Binary
         if split.compression == "none":
             yield cast(BinaryIO, stream)
             return
-        with tempfile.TemporaryFile() as copy:
+        with temporary_file() as copy:
             while data := stream.read(_COPY_BYTES):
-                copy.write(data)
+                _write(copy, data, split)
                 if num_bytes is not None and copy.tell() > num_bytes:
                     break
             if num_bytes is not None and copy.tell() != num_bytes:
@@ -99,8 +105,19 @@ def open_seekable(split: Split, num_bytes: int | None = None) -> Iterator[Binary
             yield cast(BinaryIO, copy)
 
 
+def _write(copy: IO[bytes], data: bytes, split: Split) -> None:
+    try:
+        copy.write(data)
+        copy.flush()
+    except OSError as error:
+        what = f"can't write the decompressed bytes of {split.path} to a file of {temporary_folder()} (TMPDIR)"
+        raise storage_error(error, what) from error
+
+
 def check_size(split: Split, file: BinaryIO) -> None:
-    """Refuse a file that has changed since the plan was made."""
+    """Refuse a file that has changed since the plan was made; an object is held to it by each read."""
+    if is_url(split.path):
+        return
     found = os.fstat(file.fileno()).st_size
     if found != split.file_bytes:
         raise DataError(f"{split.path}: has {found} bytes; the plan was made when it had {split.file_bytes}. Plan anew")

@@ -13,6 +13,8 @@ from tokenyard.converters.text.options import TextOptions
 from tokenyard.converters.text.split import SourceFile, Split
 
 _CHUNK = 1 << 20
+#: Read at once where the end of one line is looked for.
+_LINE_CHUNK = 1 << 16
 BOM = b"\xef\xbb\xbf"
 
 
@@ -22,9 +24,10 @@ def plan_lines(file: SourceFile, options: TextOptions) -> Iterator[Split]:
         yield file.whole()
         return
     start = 0
-    with open_raw(file.path) as raw:
+    with open_raw(file.path, file.num_bytes, file.etag) as raw:
         while start < file.num_bytes:
-            stop = _next_line(raw, min(start + options.split_bytes, file.num_bytes), file.num_bytes)
+            stop = start + options.split_bytes
+            stop = _next_line(raw, stop, file.num_bytes) if stop < file.num_bytes else file.num_bytes
             yield file.part(start, stop, stop - start)
             start = stop
 
@@ -33,7 +36,7 @@ def _next_line(file: BinaryIO, position: int, end: int) -> int:
     r"""Return the first start of a line at or past `position`, by \n alone; `end` when there is none."""
     position -= 1
     file.seek(position)
-    while chunk := file.read(_CHUNK):
+    while chunk := file.read(_LINE_CHUNK):
         at = chunk.find(b"\n")
         if at >= 0:
             return position + at + 1

@@ -5,7 +5,6 @@ column chunks is never touched: with hostile files pyarrow aborts the process th
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenyard.converters.text.compression import open_seekable
@@ -14,6 +13,7 @@ from tokenyard.converters.text.options import TextOptions
 from tokenyard.converters.text.records import RecordReader
 from tokenyard.converters.text.split import SourceFile, Split, TextSource, group_sizes
 from tokenyard.errors import DataError, TokenyardError
+from tokenyard.storage import ObjectFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def read(split: Split, options: TextOptions) -> Iterator[Document | BadRecord]:
         footer = Footer()
         for group in range(split.start, split.stop):
             if split.compression == "none":  # else its bytes have no path
-                footer.check(Path(split.path), group, columns)
+                footer.check(split.path, group, columns, raw if isinstance(raw, ObjectFile) else None)
             end = row + file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False):
@@ -72,6 +72,8 @@ def _open(raw: Any, path: str) -> "pq.ParquetFile":
 
     try:
         return pq.ParquetFile(raw, page_checksum_verification=True)
+    except TokenyardError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:  # names that are not UTF-8 too
         raise DataError(f"{path}: not a whole Parquet file: {error}") from error
 

@@ -5,7 +5,9 @@ It depends on the inputs and the options alone, never on the number of workers.
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from tokenyard.converters.text.compression import detect_compression, file_head
@@ -14,6 +16,10 @@ from tokenyard.converters.text.options import Kind, TextOptions
 from tokenyard.converters.text.sources import KIND_SUFFIXES, SOURCES, named_kind
 from tokenyard.converters.text.split import SourceFile, Split
 from tokenyard.errors import ConfigError, StorageError
+from tokenyard.storage import is_url
+
+#: Objects that are looked at at the same time.
+_AT_ONCE = 16
 
 Inputs = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 NoteKind = Literal["unknown_kind", "compressed_against_name"]
@@ -45,16 +51,24 @@ def plan_texts(inputs: Inputs, options: TextOptions) -> TextPlan:
     splits: list[Split] = []
     notes: list[Note] = []
     num_files = 0
-    for item in expand_inputs(inputs):
-        file, note = _identify(item, options)
-        if note is not None:
-            notes.append(note)
-        if file is not None:
-            num_files += 1
-            splits += SOURCES[file.kind].plan(file, options)
+    found = expand_inputs(inputs)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # Only at URLs are there round trips to wait for.
+        planned = (pool.map if any(is_url(item.path) for item in found) else map)(partial(_plan, options), found)
+        for here, note in planned:
+            if note is not None:
+                notes.append(note)
+            if here is not None:
+                num_files += 1
+                splits += here
     if not num_files:
         raise ConfigError(f"no file of a known kind among {len(notes)}: {notes[0].message}")
     return TextPlan(splits=tuple(splits), notes=tuple(notes))
+
+
+def _plan(options: TextOptions, item: InputPath) -> tuple[list[Split] | None, Note | None]:
+    file, note = _identify(item, options)
+    return None if file is None else list(SOURCES[file.kind].plan(file, options)), note
 
 
 def _identify(item: InputPath, options: TextOptions) -> tuple[SourceFile | None, Note | None]:
@@ -71,13 +85,17 @@ def _identify(item: InputPath, options: TextOptions) -> tuple[SourceFile | None,
         if item.listed:
             raise ConfigError(message)
         return None, Note(kind="unknown_kind", path=path, message=f"left out {message}")
-    try:
-        num_bytes = os.stat(path).st_size
-    except OSError as error:
-        raise StorageError(f"{path}: can't be read: {error.strerror}") from error
-    compression = "none" if kind == "mds" else detect_compression(file_head(path), path)
-    file = SourceFile(path=path, kind=kind, compression=compression, num_bytes=num_bytes)
+    num_bytes = _size(path) if item.num_bytes is None else item.num_bytes
+    compression = "none" if kind == "mds" else detect_compression(file_head(path, num_bytes, item.etag), path)
+    file = SourceFile(path=path, kind=kind, compression=compression, num_bytes=num_bytes, etag=item.etag)
     if compression == claimed or not num_bytes:
         return file, None
     message = f"{path}: the name says compression {claimed}, the bytes say {compression}; read by its bytes"
     return file, Note(kind="compressed_against_name", path=path, message=message)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise StorageError(f"{path}: can't be read: {error.strerror}") from error

@@ -18,6 +18,7 @@ class Split:
     MDS, and 0 to file_bytes for what is read whole.
     num_bytes: about how much there is to read, for sharing work out.
     file_bytes: the size of `path` when the plan was made; another size at reading is an error.
+    etag: of an object, what tells it from another one in its place; reading another is an error.
     """
 
     path: str
@@ -27,6 +28,7 @@ class Split:
     stop: int
     num_bytes: int
     file_bytes: int
+    etag: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class SourceFile:
     kind: Kind
     compression: Compression
     num_bytes: int
+    etag: str | None = None
 
     def whole(self) -> Split:
         """Return the split that is all of this file."""
@@ -52,6 +55,7 @@ class SourceFile:
             stop=stop,
             num_bytes=num_bytes,
             file_bytes=self.num_bytes,
+            etag=self.etag,
         )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tokenyard.errors import ConfigError, MissingDependencyError, VerificationError
 from tokenyard.rows import Array, Offsets
+from tokenyard.storage.temporary import temporary_folder
 
 SCRIPTS = Path(__file__).parent / "reference_scripts"
 #: Seconds in which a script says nothing, and is given up: importing a library can take a minute.
@@ -103,7 +104,9 @@ def read(format: str, python: str, folder: Path, fields: Mapping[str, str], shar
 def _messages(format: str, python: str, job: Mapping[str, Any], what: str) -> Iterator[Any]:
     library = library_of(format)
     python = os.path.abspath(python) if os.sep in python else python
-    with tempfile.TemporaryDirectory(prefix="tokenyard-reference-", ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(
+        prefix="tokenyard-reference-", dir=temporary_folder(), ignore_cleanup_errors=True
+    ) as home:
         errors = Path(home, "errors")
         with open(errors, "wb") as stderr, open(Path(home, "job"), "w+b") as told:
             told.write(json.dumps(job).encode())

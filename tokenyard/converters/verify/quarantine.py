@@ -10,7 +10,7 @@ from typing import Any
 from tokenyard.converters.job import digest_corpus, provenance
 from tokenyard.converters.verify.report import Loss
 from tokenyard.converters.workers import Workers
-from tokenyard.corpus import Corpus, destination, publish_manifest
+from tokenyard.corpus import Corpus, destination, publish_manifest, with_files
 from tokenyard.errors import VerificationError
 from tokenyard.formats.registry import get_format
 from tokenyard.manifest import HOME, FileInfo, ShardInfo
@@ -40,7 +40,7 @@ def write_good_part(
         num_uncounted_shards=len(uncounted),
     )
     format = get_format(corpus.format)
-    with destination(path, {"job": "quarantine"}) as folder:
+    with destination(path, with_files({"job": "quarantine"}, format)) as folder:
         with folder.synced_together():
             kept = tuple(_take_over(corpus, i, folder) for i in good)
         files = [file for shard in kept for file in (*shard.files, *([shard.index] if shard.index else ()))]

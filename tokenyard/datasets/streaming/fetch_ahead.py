@@ -11,6 +11,7 @@ from functools import partial
 from tokenyard.datasets.sampler import Request
 from tokenyard.datasets.streaming.daemons import Daemons
 from tokenyard.datasets.streaming.tiles import FilePiece, Tiles
+from tokenyard.storage.cache import NEVER
 
 #: Order blocks that are fetched at the same time, each by one request.
 _THREADS = 16
@@ -22,6 +23,8 @@ _MAX_REQUESTS = 1 << 12
 _ATTEMPTS = 3
 #: How long a wait goes on before it is looked whether there is still something to wait for.
 _LOOK_SECONDS = 0.05
+#: How long one goes on for another rank, which says nothing when it has its room.
+_TURN_SECONDS = 0.01
 
 #: Tells the step of the plan at which a step of the run begins.
 PlanStep = Callable[[int], int]
@@ -50,6 +53,8 @@ class FetchAhead:
         tiles: what is fetched.
         fetch: see `Fetch`.
         plan_step: see `PlanStep`.
+        wants: told the step of the plan before which room is wanted next; ``NEVER`` for none.
+        is_next: says whether nothing on this node wants room for what is used before a step of the plan.
         max_bytes: how far to look ahead, in bytes of tiles: no further than the cache could hold.
         waited: told the nanoseconds that a request was waited for.
         note: gives what is noted at an error that a request meets.
@@ -62,6 +67,8 @@ class FetchAhead:
         fetch: Fetch,
         plan_step: PlanStep,
         *,
+        wants: Callable[[int], None],
+        is_next: Callable[[int], bool],
         max_bytes: int,
         waited: Callable[[int], None],
         note: Callable[[Request], str],
@@ -70,6 +77,8 @@ class FetchAhead:
         self._tiles = tiles
         self._fetch = fetch
         self._plan_step = plan_step
+        self._wants = wants
+        self._is_next = is_next
         self._max_bytes = max_bytes
         self._waited = waited
         self._note = note
@@ -80,6 +89,9 @@ class FetchAhead:
         # Tiles take room in the order in which they are asked for: a later one would have to go for an earlier one.
         self._asked, self._turn = 0, 0
         self._passed: set[int] = set()
+        # The steps before which tiles want room, by their turns; that of the last request taken; and what was told.
+        self._steps: dict[int, int] = {}
+        self._horizon = self._told = NEVER
         self._ends = self._closed = False
         self._failure: Exception | None = None
         self._threads = Daemons(_THREADS, "tokenyard-fetch")
@@ -109,14 +121,17 @@ class FetchAhead:
         self._given += 1
         self.moved()
         begin = None
+        # What went wrong long ago may go well now that it is needed.
+        failed = {tile for tile, future in coming.tiles.items() if future.done() and future.exception() is not None}
         for _ in range(_ATTEMPTS):
             while waiting := [future for future in coming.tiles.values() if not future.done()]:
                 begin = begin or time.monotonic_ns()
                 if not self._take():
                     wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
             try:
-                for future in coming.tiles.values():
-                    future.result()
+                for tile, future in coming.tiles.items():
+                    if tile not in failed:
+                        future.result()
                 # Others may have needed the room since a tile came.
                 gone = [tile for tile in coming.tiles if not self._is_there(tile)]
                 if not gone:
@@ -143,9 +158,11 @@ class FetchAhead:
             step = self._plan_step(request.step)
         except StopIteration:
             self._ends = True
+            self._tell()
             return False
         except Exception as e:  # noqa: BLE001  # raised below, after the requests before it
             self._failure, self._ends = e, True
+            self._tell()
             return False
         number, num_bytes = self._taken, 0
         self._taken += 1
@@ -154,6 +171,8 @@ class FetchAhead:
             if tile not in self._recent:
                 num_bytes += self._tiles.mean_bytes(tile)
             futures[tile] = self._asked_for(tile, number, step)
+        self._horizon = step
+        self._tell()
         self._bytes_ahead += num_bytes
         self._coming.append(_Coming(request, futures, num_bytes))
         return True
@@ -162,8 +181,10 @@ class FetchAhead:
         """Return the fetching of a tile: the one begun, or one that looks again whether it is there."""
         future = self._recent.get(tile)
         if future is None or (future.done() and not self._is_there(tile)):
-            future = self._recent[tile] = self._threads.submit(partial(self._bring, tile, number, step, self._asked))
-            self._asked += 1
+            with self._moved:
+                turn, self._asked = self._asked, self._asked + 1
+                self._steps[turn] = step
+            future = self._recent[tile] = self._threads.submit(partial(self._bring, tile, number, step, turn))
         self._recent.move_to_end(tile)
         if len(self._recent) > _MAX_RECENT:
             self._recent.popitem(last=False)
@@ -178,9 +199,8 @@ class FetchAhead:
             pieces = self._tiles.pieces(tile)
             if sum(piece.num_bytes for _, piece in pieces) > self._max_bytes:
                 return  # there will never be room, so it is read without the cache
-            with self._moved:
-                while self._turn < turn and self._given <= number and not self._closed:
-                    self._moved.wait(_LOOK_SECONDS)
+            while self._given <= number and not self._closed and not self._is_turn(turn, step):
+                pass
             # What the loop waits for is fetched whatever has to go for it.
             while not self._fetch(pieces, None if self._given > number else step, lambda: self._pass(turn)):
                 with self._moved:
@@ -190,6 +210,19 @@ class FetchAhead:
         finally:
             self._pass(turn)
 
+    def _is_turn(self, turn: int, step: int) -> bool:
+        """Wait a little, if it is another one's turn to take room; of the node's ranks, the one that needs it first."""
+        if self._turn < turn:
+            with self._moved:
+                if self._turn < turn:
+                    self._moved.wait(_LOOK_SECONDS)
+        elif self._is_next(step):
+            return True
+        else:
+            with self._moved:
+                self._moved.wait(_TURN_SECONDS)
+        return False
+
     def _pass(self, turn: int) -> None:
         """Let the next one take room."""
         with self._moved:
@@ -198,11 +231,23 @@ class FetchAhead:
             self._passed.add(turn)
             while self._turn in self._passed:
                 self._passed.remove(self._turn)
+                del self._steps[self._turn]
                 self._turn += 1
+            self._tell()
             self._moved.notify_all()
+
+    def _tell(self) -> None:
+        """Tell before which step room is wanted next: where all that was asked for has its room, it is yet to be."""
+        with self._moved:
+            later = NEVER if self._ends else self._horizon
+            wanted = NEVER if self._closed else self._steps.get(self._turn, later)
+            if wanted != self._told:
+                self._told = wanted
+                self._wants(wanted)
 
     def _close(self) -> None:
         """Take no more, and wait for what is under way."""
         self._closed = True
+        self._tell()
         self.moved()
         self._threads.end()

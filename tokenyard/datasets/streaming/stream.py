@@ -6,17 +6,18 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.order.state import to_json
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
 from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
+from tokenyard.datasets.streaming.outlook import outlook
 from tokenyard.datasets.streaming.tiles import FilePiece, Tiles, tile_size
 from tokenyard.datasets.streaming.uses import NodeRank, TileUses
 from tokenyard.storage import checksum
-from tokenyard.storage.cache import Counters, Counts, DiskCache, Piece, Ranks
+from tokenyard.storage.cache import Counters, Counts, DiskCache, Outlook, Piece, Rank, Ranks
+
+#: Ranks of a training run go in step; one that is so far behind takes no part, or is held, and nobody waits for it.
+_LAG_STEPS = 16
 
 
 class Stream:
@@ -55,11 +56,18 @@ class Stream:
         batches = run.batches
         self._ranks.tell(self._plan_step(run.first_step))  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
+
+        def want(step: int) -> None:
+            if self._running is ahead:  # and not one of an epoch that was left, whose iterator is still held
+                self._ranks.want(step)
+
         self._running = ahead = FetchAhead(
             requests,
             self._tiles,
             self._fetch,
             self._plan_step,
+            wants=want,
+            is_next=self._is_next,
             max_bytes=self._cache.max_bytes,
             waited=lambda ns: self._cache.counters.add(waits=1, wait_ns=ns),
             note=lambda request: request.note(run),
@@ -80,15 +88,27 @@ class Stream:
         return self._cache.fill_all(
             [(piece, partial(file.fetch, piece)) for file, piece in wanted],
             before=-1 if step is None else step,
-            next_uses=self._next_uses,
+            look_ahead=self._outlook,
             has_room=has_room,
         )
 
-    def _next_uses(self, pieces: Sequence[Piece]) -> NDArray[np.int64]:
-        """When pieces are used next on this node, by what its ranks tell of themselves."""
+    def _outlook(self, pieces: Sequence[Piece], before: int) -> Outlook:
+        """When pieces are used on this node, by what its ranks tell of themselves."""
         assert self._uses is not None
-        mine = [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]
+        mine = self._mine()
         ranks = tuple(sorted({NodeRank(rank.told["rank"], rank.told["world_size"]) for rank in mine}))
         with self._looking:
             self._uses.look_ahead(ranks, min(rank.step for rank in mine))
-            return self._tiles.next_uses(pieces, self._uses.of_all())
+            return outlook(pieces, self._tiles, self._uses, before)
+
+    def _is_next(self, step: int) -> bool:
+        """Whether no other rank of this node wants room for what is used earlier; those that lag behind left out."""
+        mine = self._mine()
+        foremost = max((rank.step for rank in mine), default=0)
+        return not any(
+            rank.wants < step and rank.step >= foremost - _LAG_STEPS and rank.told != self._told for rank in mine
+        )
+
+    def _mine(self) -> list[Rank]:
+        """The ranks of this run, on this node."""
+        return [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]

@@ -5,7 +5,6 @@ numbered over all corpora of a dataset, those of its second one after those of i
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from tokenyard.corpus import Corpus
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.order.plan import Plan
 from tokenyard.datasets.samples import label_shift
-from tokenyard.storage.cache import NEVER, DiskCache, Piece
+from tokenyard.storage.cache import DiskCache, Piece
 from tokenyard.storage.cache.cached_file import CachedFile
 
 Int64Array = NDArray[np.int64]
@@ -79,24 +78,19 @@ class Tiles:
                 self._known.popitem(last=False)
         return found
 
-    def next_uses(self, pieces: Sequence[Piece], tile_uses: Int64Array) -> Int64Array:
-        """Return when each of some pieces is used next, by the next uses of all tiles.
-
-        Pieces of other corpora, and of what nobody knows, never are; row indexes always.
-        """
+    def covered_by(self, piece: Piece) -> slice | None:
+        """Return the tiles that a piece has bytes of; none for a row index, and None for a piece of other corpora."""
         if self._source_of is None:
             self._source_of = self._files()
-        uses = np.full(len(pieces), NEVER)
-        for i, piece in enumerate(pieces):
-            source = self._source_of.get(piece.file)
-            if source is None:
-                continue
-            if piece.kept:
-                uses[i] = 0
-            elif (positions := _positions(piece.label, self._unit)) is not None:
-                base, (start, stop) = int(self.first[source]), positions
-                uses[i] = tile_uses[base + start // self.size : base + -(-stop // self.size)].min(initial=NEVER)
-        return uses
+        source = self._source_of.get(piece.file)
+        if source is None:
+            return None
+        if piece.kept:
+            return slice(0, 0)
+        if (positions := _positions(piece.label, self._unit)) is None:
+            return None
+        base, (start, stop) = int(self.first[source]), positions
+        return slice(base + start // self.size, base + -(-stop // self.size))
 
     def mean_bytes(self, tile: int) -> int:
         """Return about as many bytes as a tile takes."""

@@ -79,12 +79,28 @@ class TileUses:
             at += count
             samples += count * size
 
-    def of_all(self) -> Int64Array:
-        """Return the next use of each tile, as far as was looked ahead."""
+    def of_all(self, since: int = 0) -> Int64Array:
+        """Return the next use of each tile, at a step or after it, as far as was looked ahead."""
         uses = np.full(len(self._tiles), NEVER)
         for piece in reversed(self._pieces):
-            uses[piece.tiles] = piece.start
+            if piece.stop > since:
+                uses[piece.tiles] = piece.start
         return uses
+
+    def last_of_all(self, before: int) -> Int64Array:
+        """Return the step up to which each tile is used, of all that is over before a step; -1 for none."""
+        uses = np.full(len(self._tiles), -1)
+        for piece in self._pieces:
+            if piece.stop <= before:
+                uses[piece.tiles] = piece.stop
+        return uses
+
+    def steps_of_window(self) -> int:
+        """Return in how many steps the node uses as many samples as are mixed with each other in one lane."""
+        step = self._pieces[0].start if self._pieces else 0
+        segment = self._plan.segment(step)
+        samples = segment.order.block_samples * segment.order.window_blocks * segment.samples_per_unit
+        return -(-samples // self._num_samples(step))
 
     def _end(self, step: int) -> int:
         """The step up to which there is something to look at: the end of the next epoch, or of the run."""

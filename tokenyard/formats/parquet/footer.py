@@ -48,7 +48,7 @@ class RowGroup:
         return [c for path, c in self.chunks.items() if path == column or path.startswith(column + ".")]
 
 
-def read_footer(path: Path, file: BinaryIO | ObjectFile | None = None) -> list[RowGroup]:
+def read_footer(path: Path | str, file: BinaryIO | ObjectFile | None = None) -> list[RowGroup]:
     """The row groups that a file declares; ``file``: itself, where it is open already.
 
     Raises DataError when the file is no Parquet file, is cut or encrypted, or its counts contradict each other.
@@ -71,7 +71,7 @@ def read_footer(path: Path, file: BinaryIO | ObjectFile | None = None) -> list[R
     return groups
 
 
-def check_declared(path: Path, group: int, row_group: RowGroup, columns: list[str]) -> int:
+def check_declared(path: Path | str, group: int, row_group: RowGroup, columns: list[str]) -> int:
     """The bytes that the columns of a row group take decoded, as far as the footer tells.
 
     Raises DataError for a column that would blow up from a few bytes to gigabytes.
@@ -90,7 +90,7 @@ def check_declared(path: Path, group: int, row_group: RowGroup, columns: list[st
     return sizes
 
 
-def _footer_bytes(path: Path, file: BinaryIO | ObjectFile | None) -> tuple[bytes, int]:
+def _footer_bytes(path: Path | str, file: BinaryIO | ObjectFile | None) -> tuple[bytes, int]:
     try:
         with open_regular(path) if file is None else nullcontext(file) as f:
             size = f.seek(0, os.SEEK_END)

@@ -23,7 +23,9 @@ _MAX_HEAD_BYTES = 16 << 20
 _FEW_BYTES = 16 << 20
 
 
-def check_pages(path: Path, group: int, column: str, chunk: Chunk, file: BinaryIO | ObjectFile | None = None) -> None:
+def check_pages(
+    path: Path | str, group: int, column: str, chunk: Chunk, file: BinaryIO | ObjectFile | None = None
+) -> None:
     """Raise DataError for a page of more values or bytes than its column chunk has, or than its own bytes can tell.
 
     ``file``: the file itself, where it is open already.

@@ -48,7 +48,7 @@ class Footer:
     groups: Sequence[RowGroup] | None = None
     checked: set[tuple[int, str]] = field(default_factory=set)
 
-    def check(self, path: Path, group: int, columns: Sequence[str], file: ObjectFile | None = None) -> None:
+    def check(self, path: Path | str, group: int, columns: Sequence[str], file: ObjectFile | None = None) -> None:
         """Raise DataError for a row group that is not there, or columns that decoding could blow up.
 
         ``file``: the object itself, where it is one; its columns are fetched with it.

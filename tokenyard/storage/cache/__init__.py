@@ -3,8 +3,9 @@
 from tokenyard.storage.cache.cached_file import CachedFile
 from tokenyard.storage.cache.counts import Counters, Counts
 from tokenyard.storage.cache.disk import DiskCache
+from tokenyard.storage.cache.eviction import LookAhead, Outlook
 from tokenyard.storage.cache.folder_cache import FolderCache
-from tokenyard.storage.cache.names import NEVER, NextUses, Piece
+from tokenyard.storage.cache.names import NEVER, Piece
 from tokenyard.storage.cache.ranks import Rank, Ranks
 
 __all__ = [
@@ -14,7 +15,8 @@ __all__ = [
     "Counts",
     "DiskCache",
     "FolderCache",
-    "NextUses",
+    "LookAhead",
+    "Outlook",
     "Piece",
     "Rank",
     "Ranks",

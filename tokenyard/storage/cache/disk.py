@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from tokenyard.errors import StorageError
 from tokenyard.storage.cache.counts import Counters
+from tokenyard.storage.cache.eviction import LookAhead
 from tokenyard.storage.cache.locks import is_at, locked
-from tokenyard.storage.cache.names import NextUses, Piece, pieces_of
+from tokenyard.storage.cache.names import Piece, pieces_of
 from tokenyard.storage.cache.room import Room
 from tokenyard.storage.errors import storage_error
 
@@ -43,8 +44,6 @@ class DiskCache:
         wait_seconds: the longest wait for another process.
 
     Attributes:
-        next_uses: when pieces are used next; where nobody says, those that came first are evicted first. It stays in
-            the process that set it.
         counters: what is counted.
 
     Raises:
@@ -55,7 +54,6 @@ class DiskCache:
         self.home = Path(home).expanduser().absolute()
         self.max_bytes = max_bytes
         self.wait_seconds = wait_seconds
-        self.next_uses: NextUses | None = None
         self.counters = Counters()
         self._room = Room(self.home, max_bytes, wait_seconds)
         try:
@@ -66,9 +64,6 @@ class DiskCache:
             if isinstance(e, StorageError):
                 raise
             raise storage_error(e, f"can't keep a cache in {self.home}") from e
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "next_uses": None}
 
     def __repr__(self) -> str:
         return f"DiskCache({str(self.home)!r}, {self.max_bytes} bytes)"
@@ -111,7 +106,7 @@ class DiskCache:
         wanted: Sequence[tuple[Piece, Fetch]],
         *,
         before: int = _NOW,
-        next_uses: NextUses | None = None,
+        look_ahead: LookAhead | None = None,
         has_room: Callable[[], None] | None = None,
     ) -> bool:
         """Have pieces in the cache: all that are not there are fetched; what other processes are at, is waited for.
@@ -119,7 +114,7 @@ class DiskCache:
         Args:
             wanted: pieces, and what gives their bytes; what that raises is raised.
             before: when they are used; nothing is evicted for them that is used by then.
-            next_uses: as the attribute, for this call.
+            look_ahead: when pieces are used; where not given, those that came first are evicted first.
             has_room: called when there is room for all, before any comes.
 
         Returns:
@@ -137,7 +132,7 @@ class DiskCache:
             with ExitStack() as stack:
                 held = [(stack.enter_context(self._part_locked(piece)), piece, fetch) for piece, fetch in missing]
                 stack.callback(lambda: _remove_all((handle, piece.part(self.home)) for handle, piece, _ in held))
-                return self._fetched_into(held, before, next_uses or self.next_uses, has_room)
+                return self._fetched_into(held, before, look_ahead, has_room)
         except OSError as e:
             if isinstance(e, StorageError):
                 raise
@@ -147,12 +142,12 @@ class DiskCache:
         self,
         held: Sequence[tuple[int, Piece, Fetch]],
         before: int,
-        next_uses: NextUses | None,
+        look_ahead: LookAhead | None,
         has_room: Callable[[], None] | None,
     ) -> bool:
         # Others may have fetched some while their locks were waited for.
         missing = [one for one in held if not self.has(one[1])]
-        if not self._room.take([(handle, piece.num_bytes) for handle, piece, _ in missing], before, next_uses):
+        if not self._room.take([(handle, piece.num_bytes) for handle, piece, _ in missing], before, look_ahead):
             return False
         coming = sum(piece.num_bytes for _, piece, _ in missing)
         try:
@@ -178,7 +173,7 @@ class DiskCache:
         path = piece.path(self.home)
         data = np.empty(stop - start, np.uint8)
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe is no piece, and not waited for
         except FileNotFoundError:
             return None
         except OSError as e:
@@ -198,11 +193,7 @@ class DiskCache:
 
     def drop(self, piece: Piece) -> None:
         """Remove a piece."""
-        try:
-            piece.path(self.home).unlink()
-        except FileNotFoundError:
-            return
-        self._room.give_back(piece.num_bytes)
+        self._room.remove(piece)
 
     def timed(self, fetch: Fetch) -> Any:
         """Do something that a reader waits for, and count how long it took."""

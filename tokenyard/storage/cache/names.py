@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import blake3
 import numpy as np
-from numpy.typing import NDArray
 
 #: Of a piece that nobody will use again, as far as one knows.
 NEVER = np.iinfo(np.int64).max
@@ -48,10 +47,6 @@ class Piece:
         """Where it lies while it is fetched."""
         path = self.path(home)
         return path.with_name(f".{path.name}{_PART}")
-
-
-#: Gives when each of some pieces is used next, int64[n] in any unit of time; ``NEVER`` where it is not.
-NextUses = Callable[[Sequence[Piece]], NDArray[np.int64]]
 
 
 def file_key(*known_by: str | int) -> str:

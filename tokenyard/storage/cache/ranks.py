@@ -1,7 +1,7 @@
 """Which ranks read through a cache folder now, and how far each is: what eviction must know of all of them.
 
-Each has a file in ``ranks``, whose lock it holds for as long as it lives: the line of JSON that it joined with, and its
-step, which it writes over as it goes.
+Each has a file in ``ranks``, whose lock it holds for as long as it lives: its step, and the step of what it wants room
+for, which it writes over as it goes; and the line of JSON that it joined with.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from tokenyard.errors import StorageError
 from tokenyard.storage.cache.locks import is_at, release, remove_if_dead, try_lock
+from tokenyard.storage.cache.names import NEVER
 
 _STEP_BYTES = 20
 #: New files, until one could be locked.
@@ -25,10 +26,11 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Rank:
-    """A living process, as it told of itself, and its step."""
+    """A living process, as it told of itself, its step, and the step of what it wants room for."""
 
     told: Mapping[str, Any]
     step: int
+    wants: int = NEVER
 
 
 class Ranks:
@@ -51,7 +53,7 @@ class Ranks:
         self.living()  # so that nothing of the dead is left
         path, handle = _own_file(self._folder)
         try:
-            os.write(handle, _step_line(step) + json.dumps(dict(told)).encode())
+            os.write(handle, _step_line(step) + _step_line(NEVER) + json.dumps(dict(told)).encode())
         except BaseException:
             release(handle)
             with suppress(OSError):
@@ -63,6 +65,11 @@ class Ranks:
         """Say how far this rank is. A fork of it is none."""
         if self._handle is not None and self._pid == os.getpid():
             os.pwrite(self._handle, _step_line(step), 0)
+
+    def want(self, step: int) -> None:
+        """Say at which step that is used for which this rank wants room next; ``NEVER`` for nothing."""
+        if self._handle is not None and self._pid == os.getpid():
+            os.pwrite(self._handle, _step_line(step), _STEP_BYTES + 1)
 
     def leave(self) -> None:
         """Be one of them no more."""
@@ -90,7 +97,8 @@ class Ranks:
             # One that is just joining has written nothing yet; it asks others again later, as they ask it.
             with suppress(OSError, ValueError):
                 text = path.read_bytes()
-                found.append(Rank(json.loads(text[_STEP_BYTES + 1 :]), int(text[:_STEP_BYTES])))
+                step, wants, told = text.split(b"\n", 2)
+                found.append(Rank(json.loads(told), int(step), int(wants)))
         return found
 
 

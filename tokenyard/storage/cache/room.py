@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tokenyard.storage.cache.eviction import LookAhead, Outlook, to_evict
 from tokenyard.storage.cache.locks import locked, remove_if_dead
-from tokenyard.storage.cache.names import NextUses, Piece, all_pieces
+from tokenyard.storage.cache.names import Piece, all_pieces
 
-#: Of all pieces, the share that is evicted at once, where one would do: finding what to evict means listing all.
-_SLACK_SHARE = 64
 #: What the total takes of the file ``room``; behind it stands the start of the machine that pieces are of.
 _TOTAL_BYTES = 21
 
@@ -51,13 +50,13 @@ class Room:
             _write(handle, total)
             return total
 
-    def take(self, files: Sequence[tuple[int, int]], before: int, next_uses: NextUses | None) -> bool:
+    def take(self, files: Sequence[tuple[int, int]], before: int, look_ahead: LookAhead | None) -> bool:
         """Add bytes to the total, evicting where there is no room. Returns whether there is.
 
         Args:
             files: open files that will be written to, and their sizes, which they get at once: by these they count.
             before: the next use of what is to come. What is used by then stays.
-            next_uses: when pieces are used next; where not given, those that came first go.
+            look_ahead: when pieces are used; where not given, those that came first go.
         """
         num_bytes = sum(size for _, size in files)
         if num_bytes > self._max_bytes:
@@ -67,7 +66,7 @@ class Room:
             if total + num_bytes > self._max_bytes:
                 pieces, total = self._count()
                 # What is being fetched for others counts in the total, and can't be evicted.
-                total -= self._evict(pieces, total + num_bytes - self._max_bytes, before, next_uses)
+                total -= self._evict(pieces, total + num_bytes - self._max_bytes, before, look_ahead)
             fits = total + num_bytes <= self._max_bytes
             _write(room, total + num_bytes if fits else total)
             for handle, size in files if fits else ():
@@ -79,31 +78,34 @@ class Room:
         with self._locked():
             os.rename(part, path)
 
+    def remove(self, piece: Piece) -> None:
+        """Remove a piece, if it is there; under the lock, so that whoever counts doesn't take it off once more."""
+        with self._locked() as handle:
+            try:
+                piece.path(self._home).unlink()
+            except FileNotFoundError:
+                return
+            _write(handle, max(0, _read(handle) - piece.num_bytes))
+
     def give_back(self, num_bytes: int) -> None:
-        """Take bytes off the total that were not written after all, or are gone."""
+        """Take bytes off the total that were not written after all."""
         with self._locked() as handle:
             _write(handle, max(0, _read(handle) - num_bytes))
 
-    def _evict(self, pieces: list[Piece], num_bytes: int, before: int, next_uses: NextUses | None) -> int:
-        """Remove pieces, the one used last first. Returns the bytes removed."""
+    def _evict(self, pieces: list[Piece], num_bytes: int, before: int, look_ahead: LookAhead | None) -> int:
+        """Remove pieces, the one used last first, where that makes enough room. Returns the bytes removed."""
         if num_bytes <= 0:
             return 0
+        if look_ahead is not None:
+            outlook = look_ahead(pieces, before)
+        else:
+            outlook = Outlook.of(np.array([_age(piece.path(self._home)) for piece in pieces], np.int64))
         evicted = 0
-        more = len(pieces) // _SLACK_SHARE
-        for piece in eviction_order(pieces, self._uses(pieces, next_uses), before):
-            if evicted >= num_bytes:
-                if not more:
-                    break
-                more -= 1
+        for piece in to_evict(pieces, outlook, num_bytes, before):
             with suppress(FileNotFoundError):
                 piece.path(self._home).unlink()
             evicted += piece.num_bytes
         return evicted
-
-    def _uses(self, pieces: list[Piece], next_uses: NextUses | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        if next_uses is not None:
-            return next_uses(pieces)
-        return np.array([_age(piece.path(self._home)) for piece in pieces], np.int64)
 
     def _count(self) -> tuple[list[Piece], int]:
         """The pieces that are there, and the bytes of these and of those that living processes fetch."""
@@ -115,17 +117,6 @@ class Room:
     def _locked(self) -> Iterator[int]:
         with locked(self._home / "room", self._seconds, "making room in the cache") as handle:
             yield handle
-
-
-def eviction_order(
-    pieces: list[Piece], uses: np.ndarray[tuple[int], np.dtype[np.int64]], before: int
-) -> Iterator[Piece]:
-    """The pieces used later than ``before``, the one used last first; row indexes and their like after all others."""
-    last_first = np.argsort(-uses, kind="stable")
-    for kept in (False, True):
-        for i in last_first.tolist():
-            if pieces[i].kept == kept and uses[i] > before:
-                yield pieces[i]
 
 
 def _age(path: Path) -> int:
