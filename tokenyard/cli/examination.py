@@ -9,6 +9,7 @@ import typer
 
 from tokenyard.cli.output import console, print_fields, print_json, print_table
 from tokenyard.cli.progress import steps
+from tokenyard.display.visible import visible
 from tokenyard.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _print(found: DoctorReport) -> None:
     console.print()
     console.print(sentence(found), style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in advice(found):
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(f"  {line}"), markup=False, highlight=False, soft_wrap=True)
     if found.yaml:
         console.print("\nput into the YAML:\n", markup=False, highlight=False, soft_wrap=True)
         console.print(found.yaml, markup=False, highlight=False, soft_wrap=True)

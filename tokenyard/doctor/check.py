@@ -52,9 +52,8 @@ class Check:
 
     @property
     def wait_share(self) -> float:
-        """Of a step, of the rank that waits most: others wait for it."""
-        waits = [sum(t.passed.waits) / max(1, len(t.passed.waits)) for t in self.paced]
-        return max(wait / (wait + self.step_seconds) for wait in waits)
+        """Of a step, of the rank that waits most, since others wait for it; one hiccup of each is left out."""
+        return max(_wait_share(trial, self.step_seconds) for trial in self.paced)
 
     @property
     def cores(self) -> float:
@@ -93,6 +92,13 @@ def check(try_together: TryTogether, loader: LoaderConfig, need: Need) -> Check:
             step_seconds=step_seconds,
         )
     return found
+
+
+def _wait_share(trial: Trial, step_seconds: float) -> float:
+    if trial.figures is not None:
+        return trial.figures.wait_share
+    waits = sum(trial.passed.waits) / max(1, len(trial.passed.waits))
+    return waits / (waits + step_seconds)
 
 
 def _together(trials: Sequence[Trial], gpus: int) -> float:

@@ -18,15 +18,15 @@ _GAIN = 1.10
 #: What others are taken for that give less than the most; and the job's own, where nobody said what it needs.
 _EQUAL, _GOOD_ENOUGH = 0.90, 0.70
 _PREFETCH_FACTOR = 4
-#: How many times further ahead is tried where steps wait now and then.
-_FURTHER = 4
+#: How many times further ahead is tried where steps wait now and then, and how often.
+_FURTHER, _TIMES_FURTHER = 4, 2
 
 #: Tries a setting; None when the time is over.
 TryOut = Callable[[LoaderConfig], Trial | None]
 
 
 def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> tuple[list[Trial], bool]:
-    """Try settings out: more and more threads, more and more workers, and reading further ahead.
+    """Try settings out: more and more threads, more and more workers; reading further ahead, where steps wait.
 
     Args:
         first: the job's own, by one rank.
@@ -52,6 +52,19 @@ def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> tuple[list[T
             tried.append(found)
         return found
 
+    def further(trial: Trial) -> None:
+        for _ in range(_TIMES_FURTHER):
+            if not makers(trial.loader) or not _is_late(trial, need):
+                return
+            factor = _FURTHER * (trial.loader.prefetch_factor or _PREFETCH_FACTOR)
+            found = add(trial.loader.model_copy(update={"prefetch_factor": factor}))
+            if found is None:
+                return
+            trial = found
+
+    wanted = need.steps_per_second
+    if wanted is not None and steps_together(first, need, cores) >= wanted:
+        further(first)
     # Where the job's own is far from enough, fewer are no way out.
     lowest = 1 if need.step_seconds is None or is_enough(first, need, cores, headroom=1.0) else makers(configured)
     for with_number, most in ((_with_threads, _MOST_THREADS), (_with_workers, max(2, cores))):
@@ -62,15 +75,7 @@ def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> tuple[list[T
                 break
             best = trial.steps_per_second
             number *= 4 if number * 4 <= most and 4 * best < (need.steps_per_second or 0.0) else 2
-    chosen = choose(tried, need, cores)
-    for _ in range(2):
-        if not makers(chosen.loader) or not _is_late(chosen, need):
-            break
-        factor = _FURTHER * (chosen.loader.prefetch_factor or _PREFETCH_FACTOR)
-        further = add(chosen.loader.model_copy(update={"prefetch_factor": factor}))
-        if further is None:
-            break
-        chosen = further
+    further(choose(tried, need, cores))
     return tried, is_whole
 
 

@@ -1,0 +1,82 @@
+"""Words for what a machine can't be brought to at will."""
+
+import tempfile
+from dataclasses import replace
+
+import pytest
+
+from tests.doctor.test_sweep import NEED, UNTOLD, trial
+from tokenyard.config import load_config
+from tokenyard.doctor.check import Check
+from tokenyard.doctor.page import advice, sentence
+from tokenyard.doctor.page_cache import make_cold
+from tokenyard.doctor.report import DoctorReport
+from tokenyard.doctor.scratch_cache import scratch_cache
+from tokenyard.doctor.source import Source
+from tokenyard.errors import StorageError
+
+FAST = trial(50, num_threads=2)
+SOURCE = Source(formats=["npy"], paths=["c"], places=["ext4"], num_bytes=1, memory_bytes=None, files=[])
+
+
+def paced(waited):
+    found = trial(50, num_threads=2)
+    found.passed.waits.extend([waited] * 10)
+    return found
+
+
+def report(need, waited):
+    check = Check(loader=FAST.loader, gpus=1, fast=[FAST], paced=[paced(waited)], step_seconds=0.01)
+    return DoctorReport(
+        need=need,
+        configured=FAST.loader,
+        cores=2,
+        source=SOURCE,
+        ceiling=FAST,
+        tried=[FAST],
+        warm=None,
+        check=check,
+        limit=None,
+        notes=(),
+    )
+
+
+def test_where_no_step_time_is_fed_that_is_said():
+    assert sentence(report(UNTOLD, 0.01)) == (
+        "no step time was found with which 1 GPU is fed: steps of 10 ms wait 50 % of their time; num_threads: 2 gives "
+        "400 samples/s"
+    )
+
+
+def test_too_few_steps_for_a_verdict_are_said():
+    found = report(NEED, 0.01)
+    assert sentence(found) == "not fed: 1 GPU at 10 ms takes 800 samples/s; num_threads: 2 gives 400 (0.5x)"
+    assert list(advice(found)) == [
+        "too few steps came to tell what the limit is; measure for longer (--seconds)",
+    ]
+
+
+def test_enough_on_average_that_waits_now_and_then_is_said():
+    found = report(replace(NEED, step_seconds=0.025), 0.05)
+    assert "gives 400 (1.25x), but steps wait 83.3 % of their time" in sentence(found)
+
+
+def test_a_disk_without_room_for_a_cache_is_told(tmp_path, monkeypatch):
+    def full(**options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    cache = {"bytes": 1 << 20, "path": str(tmp_path / "a" / "cache")}
+    config = load_config({"data": {"path": "s3://b/c"}, "order": {"global_batch_size": 8}, "loader": {"cache": cache}})
+    with (
+        pytest.raises(
+            StorageError, match=f"can't make a cache in {tmp_path}, on the disk of loader.cache: the disk is full"
+        ),
+        scratch_cache(config),
+    ):
+        pass
+
+
+def test_files_that_cannot_be_dropped_are_told(tmp_path):
+    with pytest.raises(StorageError, match=r"can't drop the corpus's files from the page cache; .* \(--warm\)"):
+        make_cold([tmp_path / "nowhere"], 1.0)
