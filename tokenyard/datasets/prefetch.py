@@ -14,7 +14,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 #: What a program that ends waits for at most: what is under way, but no disk that doesn't answer.
-_SECONDS_AT_EXIT = 5.0
+_SECONDS_AT_EXIT = 30.0
 
 
 def in_order(work: Callable[[S], T], requests: Iterable[S], num_threads: int, ahead: int) -> Generator[tuple[S, T]]:

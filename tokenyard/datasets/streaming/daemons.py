@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from weakref import WeakSet
 
 #: What a program that ends waits for at most: what is under way, but no store that doesn't answer.
-_SECONDS_AT_EXIT = 5.0
+_SECONDS_AT_EXIT = 30.0
 
 _Work = tuple[Future[None], Callable[[], None]]
 
