@@ -72,7 +72,6 @@ def test_a_disk_that_no_number_of_threads_hides_is_the_limit(npy, monkeypatch):
     report = found_by(config, is_limited_by("disk"), step_ms=0.1)
     assert report.changes == {}
     assert "are waiting for the disk" in report.limit.evidence
-    assert "the disk gives no more" in report.limit.advice
     assert "the limit is the disk" in sentence(report)
     # Were storage free, several times as much would come.
     assert report.ceiling.steps_per_second > 3 * report.check.steps_per_second
@@ -105,8 +104,9 @@ def test_a_slow_server_behind_a_cache_is_the_limit_too(slow_server, tmp_path):
     config = settings(slow_server, batch=64, cache={"bytes": 1 << 30, "path": str(tmp_path / "cache")})
     config["order"] |= {"shuffle": "block", "block_samples": 16}
     report = found_by(config, is_limited_by("network"), step_ms=2)
-    assert "until the cache has fetched what they read from http" in report.limit.evidence
-    assert "to a store that is nearer" in report.limit.advice
+    assert "were not in the cache when they were due" in report.limit.evidence
+    assert "MB/s come in from http" in report.limit.evidence
+    assert "keep the corpus nearer or smaller" in report.limit.advice
 
 
 @pytest.mark.parametrize(("format", "options"), [("parquet", {}), ("mds", {"compression": "zstd"})])

@@ -60,6 +60,12 @@ def test_a_disk_that_gives_all_it_can_is_not_asked_by_more_threads():
     assert found.advice.endswith("without the wait there would be 2.5 times the steps")
 
 
+def test_more_threads_that_were_tried_in_vain_are_not_asked_for():
+    found = judge(replace(WAITING, making=replace(WAITING.making, more_may_help=False)))
+    assert found.kind == "disk"
+    assert found.advice.startswith("the disk gives no more: put the corpus on a faster one")
+
+
 def test_a_container_that_is_stopped_at_its_limit_has_too_few_cores():
     found = judge(replace(WAITING, system=System(cores=8, idle_cores=1.0, throttled=0.5)))
     assert found.kind == "cpu"

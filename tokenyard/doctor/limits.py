@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tokenyard.config import TrainConfig
 from tokenyard.doctor.check import Check
 from tokenyard.doctor.need import Need
-from tokenyard.doctor.trial import Fetched, Trial
+from tokenyard.doctor.trial import Trial
 from tokenyard.monitor.verdict import Kind, Verdict, judge
 
-#: Of the time in which a loop asks for batches, the share of waiting for a cache from which on that is the cause.
-_FETCHING_SHARE = 0.3
 #: Of the time that a step's data took, what a step computes at most where a verdict is asked for.
 _COMPUTING_SHARE = 0.85
 
@@ -50,8 +47,6 @@ def limit_of(check: Check, need: Need, config: TrainConfig, *, more_may_help: bo
 
 def _of_rate(trial: Trial, need: Need, config: TrainConfig, more_may_help: bool) -> Verdict | None:
     figures = trial.figures
-    if trial.fetched is not None and trial.fetched.wait_share >= _FETCHING_SHARE:
-        return _of_fetching(trial.fetched, trial.passed.seconds, _urls(config))
     if figures is None:
         return None
     # As fast as they can, threads have no time to rest, so what they are short of is seen at its clearest. A step of
@@ -74,16 +69,6 @@ def _of_rate(trial: Trial, need: Need, config: TrainConfig, more_may_help: bool)
         advice = f"read through a folder on a local disk (loader.cache), which fetches ahead; or {verdict.advice}"
         return replace(verdict, advice=advice)
     return verdict
-
-
-def _of_fetching(fetched: Fetched, seconds: float, urls: Sequence[str]) -> Verdict:
-    return Verdict(
-        kind="network",
-        evidence=f"requests wait {fetched.wait_share:.0%} of the time until the cache has fetched what they read from "
-        f"{', '.join(urls)}; {fetched.num_bytes / 1e6 / max(1e-9, seconds):.0f} MB/s come in",
-        advice="copy the corpus to a local disk or to a store that is nearer, or store it smaller (tokenyard convert "
-        "--to parquet)",
-    )
 
 
 def _urls(config: TrainConfig) -> list[str]:

@@ -16,7 +16,6 @@ from tokenyard.doctor.passing import Passed, go_through
 from tokenyard.doctor.same_batch import SameBatch
 from tokenyard.monitor.figures import Figures
 from tokenyard.monitor.monitor import Monitor
-from tokenyard.storage.cache import Counts
 
 #: Bytes of decoded data that the ceiling may keep: its one batch is to be decoded once.
 _CEILING_CACHE_BYTES = 1 << 30
@@ -46,14 +45,6 @@ class TrialJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fetched:
-    """What came through a cache. `wait_share`: of the time, in which the next request was not there yet."""
-
-    num_bytes: int
-    wait_share: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trial:
     """What one rank saw.
 
@@ -63,7 +54,6 @@ class Trial:
         steps_per_second: optimizer steps, as far as this rank is concerned, while nothing but the loader takes time.
         cpu_seconds: of the processor, by the loader and its threads or workers, while the loop went on.
         figures: as a `tokenyard.Monitor` makes them; None where fewer than four steps came.
-        fetched: through a cache: bytes, and the share of time in which requests waited for them; None without a cache.
         resident_share: of the corpus's files, in memory before the trial; None where nobody asked or the system can't
             tell.
     """
@@ -73,7 +63,6 @@ class Trial:
     steps_per_second: float
     cpu_seconds: float
     figures: Figures | None
-    fetched: Fetched | None = None
     resident_share: float | None = None
 
     @property
@@ -100,7 +89,7 @@ def try_out(job: TrialJob, transform: Transform | None, rank: int, begin: Callab
 
 def _measured(loader: TokenLoader, job: TrialJob) -> Trial:
     with Monitor(loader, every_seconds=job.seconds * _TICKS, quiet=True) as monitor:
-        before, counts, begun = time.process_time(), loader.cache_counts, time.perf_counter()
+        before = time.process_time()
         passed = go_through(
             loader,
             seconds=job.seconds,
@@ -108,7 +97,7 @@ def _measured(loader: TokenLoader, job: TrialJob) -> Trial:
             step_seconds=job.step_seconds,
             once=not job.same_batch,
         )
-        cpu, seconds = time.process_time() - before, time.perf_counter() - begun
+        cpu = time.process_time() - before
     reports = [report.figures for report in monitor.reports]
     figures = max(reports, key=lambda found: found.num_steps, default=None)
     if figures is not None and figures.making.makers == "workers":  # whose time is not this process's
@@ -121,7 +110,6 @@ def _measured(loader: TokenLoader, job: TrialJob) -> Trial:
         steps_per_second=_rate(passed, figures),
         cpu_seconds=cpu,
         figures=figures,
-        fetched=_fetched(counts, loader.cache_counts, seconds),
     )
 
 
@@ -138,13 +126,6 @@ def _rate(passed: Passed, figures: Figures | None) -> float:
     made_seconds = sum(taken.wall for taken in making.stages.values()) / 1e9
     batches = making.num_batches * max(1, making.num_makers) / max(1e-9, made_seconds)
     return min(rate, batches * passed.steps / passed.batches) if making.num_batches else rate
-
-
-def _fetched(before: Counts | None, after: Counts | None, seconds: float) -> Fetched | None:
-    if before is None or after is None:
-        return None
-    waited = (after.wait_ns - before.wait_ns) / 1e9
-    return Fetched(num_bytes=after.bytes_fetched - before.bytes_fetched, wait_share=min(1.0, waited / seconds))
 
 
 def _loader(job: TrialJob, transform: Transform | None, rank: int) -> TokenLoader:
