@@ -241,7 +241,7 @@ def test_parts_that_begin_at_once_share_a_place_that_must_be_emptied(tmp_path: P
     convert(source, place, to="mds", overwrite=True, finish=True, **SHARDS)
     convert(source, tmp_path / "whole", to="mds", **SHARDS)
     made = contents(place)
-    assert json.loads(made.pop(FINISHED_NAME)).keys() == {"id"}
+    assert json.loads(made.pop(FINISHED_NAME)).keys() == {"id", "counts"}
     assert made == contents(tmp_path / "whole")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
 
@@ -382,6 +382,20 @@ def test_a_part_that_is_run_again_after_the_end_does_nothing(tmp_path: Path, sou
     assert (report.num_tasks, report.num_open_tasks) == (0, 0)
     assert contents(place) == made
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert verify(place).problems == ()
+
+
+def test_all_parts_and_their_end_may_be_run_again_and_tell_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a text"}) + "\n{\n")
+    place, told = tmp_path / "out", []
+    how: dict[str, Any] = {"tokenizer": gpt2_json(), "add_eos": False, "on_bad_record": "skip"}
+    tokenize(tmp_path / "a.jsonl", place, format="csv", **how)
+    for _ in range(2):
+        run_part(plan_tokenize(tmp_path / "a.jsonl", **how), place, (1, 1), overwrite=True)
+        told.append(tokenize(tmp_path / "a.jsonl", place, overwrite=True, finish=True, **how))
+    assert [(report.num_documents, report.num_bad_records) for report in told] == [(1, 1)] * 2
+    assert told[0].digest == told[1].digest
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "out"]
     assert verify(place).problems == ()
 
 

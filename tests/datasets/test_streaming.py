@@ -28,7 +28,7 @@ from tokenyard.datasets.streaming.uses import NodeRank, TileUses
 from tokenyard.errors import ConfigError, DataError, StorageError
 from tokenyard.schema import Schema
 from tokenyard.storage import Bucket, Folder
-from tokenyard.storage.cache import NEVER, CachedFile, DiskCache, FolderCache
+from tokenyard.storage.cache import NEVER, CachedFile, DiskCache, FolderCache, Ranks
 from tokenyard.storage.objects import open_objects
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -229,6 +229,30 @@ def test_a_rank_that_is_held_does_not_keep_another_one_from_going_on(
     assert len(next(left)["sample_ids"]) == 8
     assert sum(len(batch["sample_ids"]) for _ in range(2) for batch in ahead) == ROWS
     assert len(next(left)["sample_ids"]) == 8
+
+
+def test_what_an_epoch_wanted_that_was_left_holds_nobody_up(tmp_path: Path, packed: Path, served: FileServer) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2)
+    loader = build_dataloader(config, 0, 1)
+    held = iter(loader)
+    next(held)
+    (rank,) = Ranks(tmp_path).living()
+    assert 0 < rank.wants < NEVER
+    run = loader.sampler.begin()
+    assert loader._stream is not None
+    assert list(loader._stream.fetched(run, iter(()))) == []
+    (rank,) = Ranks(tmp_path).living()
+    assert rank.wants == NEVER
+    del held
+
+
+def test_a_rank_whose_file_somebody_removes_goes_on(tmp_path: Path, packed: Path, served: FileServer) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2)
+    batches = iter(build_dataloader(config, 0, 1))
+    next(batches)
+    for path in (tmp_path / "ranks").iterdir():
+        path.unlink()
+    assert sum(len(batch["sample_ids"]) for batch in batches) == ROWS - 16
 
 
 def test_a_corpus_that_fits_is_fetched_once_and_stays(tmp_path: Path, packed: Path, served: FileServer) -> None:

@@ -20,11 +20,15 @@ Change = Callable[[str, int, bytes], bytes]
 
 @dataclass
 class FileServer:
-    """``given``: (name, bytes) of each answer with a body. ``changed``: what is given in place of a file's bytes."""
+    """``given``: (name, bytes) of each answer with a body. ``changed``: what is given in place of a file's bytes.
+
+    ``etags``: whether it gives some; else only when a file was changed last.
+    """
 
     url: str
     given: list[tuple[str, int]] = field(default_factory=list)
     changed: Change | None = None
+    etags: bool = True
 
     @property
     def num_bytes(self) -> int:
@@ -64,6 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
             data = self._told.changed(name, start, data)
         etag = hashlib.sha256(f"{path} {path.stat().st_mtime_ns}".encode()).hexdigest()[:16]
         headers = {"ETag": f'"{etag}"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT", "Accept-Ranges": "bytes"}
+        if not self._told.etags:
+            del headers["ETag"]
+            headers["Last-Modified"] = self.date_time_string(path.stat().st_mtime)
         if found:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
         self._begin(206 if found else 200, len(data), headers)

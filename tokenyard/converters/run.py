@@ -15,13 +15,15 @@ from typing import Any, Generic, TypeVar
 
 from blake3 import blake3
 
-from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of
+from tokenyard.converters.job import OnProgress, Target, TaskOutput, collect, digests_of, total_counts
 from tokenyard.converters.ledger import LEDGER_VERSION, Ledger, missing_shards
 from tokenyard.converters.sight import Sight
 from tokenyard.converters.versions import ENCODERS, installed
 from tokenyard.converters.workers import ExecutorName, Workers
 from tokenyard.corpus import JOB_FOLDER, destination, publish_manifest, with_files
-from tokenyard.digest import Digests
+from tokenyard.corpus.claim import FINISHED_NAME, REPLACING_NAME
+from tokenyard.corpus.locating import is_remote
+from tokenyard.digest import Digester, Digests
 from tokenyard.errors import ConfigError, DataError, StorageError, TokenyardError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.manifest import HOME, MANIFEST_NAME, Layout, Manifest, ShardInfo
@@ -118,16 +120,17 @@ def run_job(
 ) -> tuple[Manifest, list[TaskOutput]]:
     """Do what is not done of a job, and publish the corpus. Returns its manifest, and what each task did.
 
-    ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise.
+    ``finish``: all tasks must have been done by parts. Raises ConfigError then, and whatever tasks raise. Of a corpus
+    that parts with ``overwrite`` have made, and that is finished, what all tasks counted is returned as one's.
     """
     workers = Workers(executor=executor, num_workers=num_workers, address=address)
     job.check_place(dst)
     marker = job.marker()
-    with destination(dst, marker, overwrite=overwrite) as folder, Ledger(folder) as ledger:
+    with destination(dst, marker, overwrite=overwrite, finish=finish) as folder, Ledger(folder) as ledger:
         target, done = _target(job, folder), ledger.read()
-        if folder.exists(MANIFEST_NAME):  # interrupted in its last acts
+        if folder.exists(MANIFEST_NAME):  # interrupted in its last acts, or finished before
             manifest = Manifest.from_json(folder.read(MANIFEST_NAME), str(folder.at(MANIFEST_NAME)))
-            return manifest, [done[n] for n in sorted(done)]
+            return manifest, _finished(job, folder) or [done[n] for n in sorted(done)]
         _clear_leftovers(folder, [s for output in done.values() for s in output.shards])
         _write_plan(folder, job)
         missing = [n for n in range(len(job.tasks)) if n not in done]
@@ -152,6 +155,9 @@ def run_job(
             provenance=job.provenance,
         )
         ledger.close()
+        if not is_remote(dst) and folder.exists(REPLACING_NAME):
+            finished = {"id": marker["id"], "counts": total_counts(outputs)}
+            folder.write(FINISHED_NAME, json.dumps(finished).encode())
         return publish_manifest(folder, job.format, manifest), outputs
 
 
@@ -196,6 +202,14 @@ def run_part(
         num_open_tasks=remaining,
         num_waiting_tasks=waiting,
     )
+
+
+def _finished(job: Job[Any], folder: Folder) -> list[TaskOutput]:
+    """What all tasks of a corpus have counted that parts have made, as one's; nothing of other corpora."""
+    if not folder.exists(FINISHED_NAME):
+        return []
+    counts = json.loads(folder.read(FINISHED_NAME)).get("counts", {})
+    return [TaskOutput(shards=(), leaves=Digester(job.schema.fields).finish(), num_bytes=0, counts=counts)]
 
 
 def _target(job: Job[Any], folder: Folder) -> Target:

@@ -26,7 +26,8 @@ DONE_FOLDER = f"{JOB_FOLDER}/done"
 PARTS_FOLDER = f"{JOB_FOLDER}/parts"
 #: There where a part may put what it makes in the place of a whole corpus.
 REPLACING_NAME = f"{PARTS_FOLDER}/replacing"
-#: In a corpus that such parts have made, the id of their job: one that is run again afterwards replaces nothing.
+#: In a corpus that such parts have made, the id of their job, and what its tasks counted: one that is run again
+#: afterwards, and another ``--finish``, replace nothing.
 FINISHED_NAME = f"{HOME}/finished.json"
 #: Of file systems that have no locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -151,7 +152,7 @@ def is_finished(folder: Path, job: Mapping[str, Any]) -> bool:
         said = json.loads((folder / FINISHED_NAME).read_bytes())
     except (OSError, ValueError):
         return False
-    return "id" in job and said == {"id": job["id"]} and is_whole(folder)
+    return "id" in job and isinstance(said, dict) and said.get("id") == job["id"] and is_whole(folder)
 
 
 def is_held(folder: Path) -> bool:

@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import shutil
 import time
@@ -20,9 +19,7 @@ from typing import Any
 
 from tokenyard.corpus.claim import (
     DONE_FOLDER,
-    FINISHED_NAME,
     JOB_FOLDER,
-    REPLACING_NAME,
     BusyError,
     Claim,
     claim,
@@ -67,6 +64,7 @@ def destination(
     *,
     overwrite: bool = False,
     part: tuple[int, int] | None = None,
+    finish: bool = False,
 ) -> Iterator[Folder]:
     """A folder, or a URL of an object store, in which to build a corpus; the block ends with ``publish_manifest``.
 
@@ -75,8 +73,8 @@ def destination(
     is anything, and all else, for the next time. Otherwise an error removes what was built.
 
     ``part``: K of N, which is done by one process at a time, while other parts of the same id may work here too; the
-    block ends without a manifest, and nothing is removed. Where parts of the same id with ``overwrite`` have made a
-    corpus, which is whole by now, that is given, with its manifest.
+    block ends without a manifest, and nothing is removed. ``finish``: parts have done all. To both, where parts of the
+    same id with ``overwrite`` have made a corpus, which is whole by now, that is given, with its manifest.
 
     Raises DestinationExistsError when something lies at ``path``: without ``overwrite`` always, with it unless it is a
     corpus that tokenyard made, whole or half-made.
@@ -89,7 +87,7 @@ def destination(
     if final.is_symlink():  # the link stays, and leads to the new corpus
         final = Path(os.path.realpath(final))
     check_length(final)
-    if part and marker_of(final) is None and is_finished(final, job):
+    if (part or finish) and marker_of(final) is None and is_finished(final, job):
         yield Folder(final)
         return
     try:
@@ -111,7 +109,7 @@ def destination(
                 _take_its_place(build, final, job, old)
             elif replaced and not is_free(left := beside(final)) and marker_of(left) is None:
                 remove_corpus(left)  # the old corpus, whose removal was interrupted
-            _leave_only_the_corpus(Folder(final), job)
+            _leave_only_the_corpus(Folder(final))
     except BaseException as e:
         # Not a folder that another job has put here in the meantime.
         if not part and held.is_of(build):
@@ -140,10 +138,8 @@ def publish_manifest(folder: Folder, format: Format, manifest: Manifest) -> Mani
     return manifest
 
 
-def _leave_only_the_corpus(folder: Folder, job: Mapping[str, Any]) -> None:
+def _leave_only_the_corpus(folder: Folder) -> None:
     """Remove what a job needed, its marker last: while that is there, the same job, run again, does the rest."""
-    if "id" in job and (folder.path / REPLACING_NAME).exists():
-        folder.write(FINISHED_NAME, json.dumps({"id": job["id"]}).encode())
     folder.clear_temporary()
     shutil.rmtree(folder.path / JOB_FOLDER, ignore_errors=True)
     folder.remove(MARKER_NAME)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,19 @@ def test_an_object_that_is_replaced_after_it_was_planned_is_an_error(bucket: str
     objects.put(name, other)
     with pytest.raises(DataError, match=rf"{name}.* (replaced|changed|another)"):
         list(read_split(split, TextOptions()))
+
+
+def test_of_a_server_without_etags_the_time_of_the_last_change_tells(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    os.utime(tmp_path / "a.jsonl", (1e9, 1e9))
+    with file_server(tmp_path) as server:
+        server.etags = False
+        (split,) = plan_texts(f"{server.url}/a.jsonl", TextOptions()).splits
+        assert len(list(read_split(split, TextOptions()))) == len(TEXTS)
+        (tmp_path / "a.jsonl").write_bytes(LINES[::-1])
+        assert plan_texts(f"{server.url}/a.jsonl", TextOptions()).splits != (split,)
+        with pytest.raises(DataError, match=r"a.jsonl: was changed since the plan was made.*Plan anew"):
+            list(read_split(split, TextOptions()))
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "reset", "cut"])

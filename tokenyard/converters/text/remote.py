@@ -1,11 +1,12 @@
 """Texts at URLs: what lies there, and one object as a file that is read by ranges.
 
-An object is known by its size and etag from when the plan is made; another one in its place is an error of the read
-that meets it. In names of objects, what a URL would take for something else stands as ``%xx``.
+An object is known by its size and etag from when the plan is made, and where a web server gives no etags, by when it
+was changed last; another one in its place is an error of the read that meets it. In names of objects, what a URL would
+take for something else stands as ``%xx``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import has_magic
 from pathlib import PurePosixPath
@@ -20,6 +21,8 @@ from tokenyard.storage.objects import ObjectInfo, Objects, Patience, open_object
 from tokenyard.storage.objects.patience import patience_of_environment
 from tokenyard.storage.objects.urls import split_url
 
+#: What stands in the place of an etag where there is none: it begins as no etag does.
+_MODIFIED = "modified "
 _INDEX, _SHARD = "index.json", ".mds"
 
 
@@ -39,7 +42,7 @@ def find(url: str) -> list[tuple[str, ObjectInfo]]:
     if at.prefix if at.scheme != "hf" else at.prefix.count("/") > 1:  # else all of a bucket, or of a repository
         objects, name = _at(url)
         if (info := objects.head(name)) is not None:
-            return [(url, info)]
+            return [(url, replace(info, etag=_version(info)))]
     if not folder.lists:
         raise StorageError(f"can't read {url}: no such object; a web server lists no folders, so name each file")
     found = [info for info in folder.list() if info.name and not info.name.endswith("/")]
@@ -75,12 +78,21 @@ class _Object:
         """uint8[stop - start]: these bytes. Raises StorageError, and DataError for an object that is another one."""
         if start == stop:
             return np.empty(0, np.uint8)
-        data, info = self.objects.get(self.name, start, stop, etag=self.etag)
+        version = self.etag or ""
+        is_etag = not version.startswith(_MODIFIED)
+        data, info = self.objects.get(self.name, start, stop, etag=self.etag if is_etag else None)
         if info.bytes != self.num_bytes:
             raise DataError(
                 f"{self.path}: has {info.bytes} bytes; the plan was made when it had {self.num_bytes}. Plan anew"
             )
+        if not is_etag and version != _version(info):
+            raise DataError(f"{self.path}: was changed since the plan was made, by what the server says. Plan anew")
         return data
+
+
+def _version(info: ObjectInfo) -> str | None:
+    """What tells an object from another one in its place; None where its server says nothing but its size."""
+    return info.etag or (f"{_MODIFIED}{info.modified_ns}" if info.modified_ns else None)
 
 
 def open_object(url: str, num_bytes: int | None = None, etag: str | None = None) -> ObjectFile:
@@ -90,7 +102,7 @@ def open_object(url: str, num_bytes: int | None = None, etag: str | None = None)
         info = objects.head(name)
         if info is None:
             raise StorageError(f"can't read {url}: no such object; check the URL, or restore the object")
-        num_bytes, etag = info.bytes, info.etag
+        num_bytes, etag = info.bytes, _version(info)
     return ObjectFile(_Object(url, objects, name, num_bytes, etag))
 
 

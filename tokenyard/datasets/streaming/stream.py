@@ -14,7 +14,7 @@ from tokenyard.datasets.streaming.outlook import outlook
 from tokenyard.datasets.streaming.tiles import FilePiece, Tiles, tile_size
 from tokenyard.datasets.streaming.uses import NodeRank, TileUses
 from tokenyard.storage import checksum
-from tokenyard.storage.cache import Counters, Counts, DiskCache, Outlook, Piece, Rank, Ranks
+from tokenyard.storage.cache import NEVER, Counters, Counts, DiskCache, Outlook, Piece, Rank, Ranks
 
 #: Ranks of a training run go in step; one that is so far behind takes no part, or is held, and nobody waits for it.
 _LAG_STEPS = 16
@@ -42,7 +42,8 @@ class Stream:
             "rank": sampler.batches.rank,
             "world_size": sampler.batches.world_size,
         }
-        self._ranks.join(self._told, self._plan_step(sampler.step))
+        self._step = self._plan_step(sampler.step)
+        self._ranks.join(self._told, self._step)
         weakref.finalize(self, self._ranks.leave)
         cache.counters = Counters(self._ranks.counts_path)
 
@@ -54,13 +55,14 @@ class Stream:
     def fetched(self, run: EpochRun, requests: Iterator[Request]) -> Iterator[Request]:
         """Yield the requests of an epoch, each when what it reads is there."""
         batches = run.batches
-        self._ranks.tell(self._plan_step(run.first_step))  # where a state was loaded, or an epoch chosen
+        self._tell(run.first_step)  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
 
         def want(step: int) -> None:
             if self._running is ahead:  # and not one of an epoch that was left, whose iterator is still held
                 self._ranks.want(step)
 
+        self._ranks.want(NEVER)  # what an epoch that was left wanted, whose iterator may still be held
         self._running = ahead = FetchAhead(
             requests,
             self._tiles,
@@ -76,9 +78,13 @@ class Stream:
 
     def given_out(self) -> None:
         """Tell the others how far this rank is."""
-        self._ranks.tell(self._plan_step(self._sampler.step))
+        self._tell(self._sampler.step)
         if self._running is not None:
             self._running.moved()
+
+    def _tell(self, step: int) -> None:
+        self._step = self._plan_step(step)
+        self._ranks.tell(self._step)
 
     def _plan_step(self, step: int) -> int:
         batches = self._sampler.batches
@@ -110,5 +116,6 @@ class Stream:
         )
 
     def _mine(self) -> list[Rank]:
-        """The ranks of this run, on this node."""
-        return [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]
+        """The ranks of this run, on this node; this one too, where somebody has removed its file."""
+        mine = [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]
+        return mine or [Rank(self._told, self._step)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -41,6 +42,8 @@ class Ranks:
         self._handle: int | None = None
         self._path: Path | None = None
         self._pid = os.getpid()
+        #: Threads that still fetch when the program ends must not write to whatever has the descriptor then.
+        self._writing = threading.Lock()
 
     @property
     def counts_path(self) -> Path | None:
@@ -63,23 +66,31 @@ class Ranks:
 
     def tell(self, step: int) -> None:
         """Say how far this rank is. A fork of it is none."""
-        if self._handle is not None and self._pid == os.getpid():
-            os.pwrite(self._handle, _step_line(step), 0)
+        self._write(step, 0)
 
     def want(self, step: int) -> None:
         """Say at which step that is used for which this rank wants room next; ``NEVER`` for nothing."""
-        if self._handle is not None and self._pid == os.getpid():
-            os.pwrite(self._handle, _step_line(step), _STEP_BYTES + 1)
+        self._write(step, _STEP_BYTES + 1)
 
     def leave(self) -> None:
         """Be one of them no more."""
-        if self._handle is None or self._path is None or self._pid != os.getpid():
+        if self._pid != os.getpid():
             return
-        for path in (self._path, self._path.with_suffix(".counts")):
+        with self._writing:
+            handle, path, self._handle, self._path = self._handle, self._path, None, None
+        if handle is None or path is None:
+            return
+        for left in (path, path.with_suffix(".counts")):
             with suppress(OSError):
-                path.unlink()
-        release(self._handle)
-        self._handle = self._path = None
+                left.unlink()
+        release(handle)
+
+    def _write(self, step: int, at: int) -> None:
+        if self._pid != os.getpid():  # a fork may have been made while a thread held the lock
+            return
+        with self._writing:
+            if self._handle is not None:
+                os.pwrite(self._handle, _step_line(step), at)
 
     def living(self) -> list[Rank]:
         """Return all that live, this one too; files of the dead are removed."""
