@@ -197,9 +197,12 @@ def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(open_corpus("~/corpus")) == 1
 
 
-def test_what_is_not_there_is_no_corpus(tmp_path: Path) -> None:
-    with pytest.raises(NotACorpusError, match=f"{tmp_path}/absent: no such file or folder"):
+def test_what_is_not_there_is_no_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotACorpusError, match=f"{tmp_path}/absent: no such file or folder$"):
         open_corpus(tmp_path / "absent")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotACorpusError, match=f"^absent: no such file or folder in {tmp_path}, from which relative"):
+        open_corpus("absent")
 
 
 def test_a_folder_that_no_format_knows_says_what_it_found(tmp_path: Path) -> None:

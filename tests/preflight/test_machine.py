@@ -113,3 +113,12 @@ def test_memory_that_others_use_now_warns(home, tmp_path, monkeypatch):
 def test_a_first_batch_without_tokens_fails(tmp_path):
     write_corpus(tmp_path / "c", [[]] * 8)
     the_line(look(of_corpus(tmp_path / "c")), "first batch", "fail", match="it has no token.*filter --min-tokens 1")
+
+
+def test_batches_that_are_mostly_padding_are_told(tmp_path):
+    write_corpus(tmp_path / "c", [[7] * 16 for _ in range(8)])
+    padded = look(of_corpus(tmp_path / "c", sample={"mode": "rows", "seq_len": 64}))
+    the_line(padded, "first batch", "warn", match=r"76.6 % of its labels are masked: padding.*lower data.sample.seq_len")
+    the_line(look(of_corpus(tmp_path / "c", sample={"mode": "rows", "seq_len": 16})), "first batch", "pass")
+    without = {"mode": "rows", "seq_len": 64, "labels": "none"}
+    the_line(look(of_corpus(tmp_path / "c", sample=without)), "first batch", "pass")

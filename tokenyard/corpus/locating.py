@@ -29,7 +29,7 @@ def locate(path: Any, read: ReadOption) -> tuple[Folder, list[str] | None]:
             return _folder(local, read), None
         if local.is_file():
             return _folder(local.parent, read), [local.name]
-        raise NotACorpusError(f"{local}: no such file or folder")
+        raise NotACorpusError(f"{local}: no such file or folder{_counted_from(local)}")
     paths = list(path)
     if not paths:
         raise NotACorpusError("an empty list of files is no corpus")
@@ -41,6 +41,11 @@ def locate(path: Any, read: ReadOption) -> tuple[Folder, list[str] | None]:
             raise NotACorpusError(f"{file}: no such file (a list names the files of one corpus, in order)")
     parent = Path(os.path.commonpath([f.parent for f in files]))
     return _folder(parent, read), [f.relative_to(parent).as_posix() for f in files]
+
+
+def _counted_from(path: Path) -> str:
+    """For a message: the folder that a relative path is counted from; nothing of an absolute one."""
+    return "" if path.is_absolute() else f" in {Path.cwd()}, from which relative paths are counted"
 
 
 def is_remote(path: object) -> bool:

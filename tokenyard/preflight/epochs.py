@@ -32,14 +32,15 @@ def _line(source: SourceReport, told: str, name: str | None) -> Line:
         return warned(
             "epochs",
             f"not begun: {told}",
-            "raise its weight, plan more steps, or leave it out",
+            "raise its weight, plan more steps, or leave it out" if name else "plan more steps, or smaller batches",
             source=name,
         )
     if source.epochs > _MOST_EPOCHS:
         return warned(
             "epochs",
             f"repeated more than {_MOST_EPOCHS} times: {told}",
-            "lower its weight, add data, or plan fewer steps: what is repeated more often teaches less",
+            f"{'lower its weight, ' * (name is not None)}add data, or plan fewer steps: what is repeated more often "
+            "teaches less",
             source=name,
         )
     return passed("epochs", told, source=name)

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from tokenyard.display.quantities import with_unit
+from tokenyard.datasets.samples import IGNORED
+from tokenyard.display.quantities import percent, with_unit
 from tokenyard.preflight.model import ModelFacts
 from tokenyard.preflight.planned import Planned
 from tokenyard.preflight.report import Line, Status, worst
 
 Batch = Mapping[str, Tensor]
+
+#: Of labels: more than a loss mask of instructions commonly takes is worth a look.
+_MASKED_SHARE = 0.4
 
 
 def first_batch(planned: Planned) -> Batch:
@@ -35,6 +39,17 @@ def batch_line(batch: Batch, facts: ModelFacts) -> Line:
                 "warn",
                 f"samples have {inputs.shape[1]:,} tokens, the model was made for {facts.max_positions:,} positions",
                 "lower data.sample.seq_len, or give the model more positions",
+            )
+        )
+    labels = batch.get("labels")
+    masked = float((labels == IGNORED).double().mean()) if labels is not None and labels.numel() else 0.0
+    if masked > _MASKED_SHARE:
+        problems.append(
+            (
+                "warn",
+                f"{percent(masked)} of its labels are masked: padding of rows shorter than seq_len, or a loss mask",
+                "where no loss mask is meant, lower data.sample.seq_len to the length of rows, use sample.mode concat, "
+                "or pack the corpus: tokenyard pack",
             )
         )
     if not inputs.numel():

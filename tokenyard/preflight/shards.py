@@ -60,7 +60,8 @@ def _line(corpus: Corpus, source: str | None, problems: list[Problem], looked: s
     if not has_manifest(corpus):
         return warned(
             "shards",
-            f"{looked}; others made it, so there are no checksums: a changed byte or a lost shard can't be seen",
+            f"{looked}; others made it, so there are no checksums: a changed byte can't be seen"
+            + ("" if corpus.format == "mds" else ", nor a lost shard"),
             f"tokenyard index {path} writes down what is there now",
             source=source,
         )

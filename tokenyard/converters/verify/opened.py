@@ -66,7 +66,7 @@ def _notes(corpus: Corpus) -> tuple[str, ...]:
     if has_manifest(corpus):
         return ()
     return (
-        "there is no manifest, so no checksum and no number of rows to hold it to: a shard that is gone, and a byte "
-        "that changed inside tokens, can't be seen. 'tokenyard index' writes down what is there now; --against "
-        "compares with a copy",
+        "there is no manifest, so no checksum to hold it to: a byte that changed inside tokens can't be seen, nor, but "
+        "in MDS, whose index.json lists them, a shard that is gone. 'tokenyard index' writes down what is there now; "
+        "--against compares with a copy",
     )
