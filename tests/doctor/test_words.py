@@ -1,5 +1,6 @@
 """Words for what a machine can't be brought to at will."""
 
+import os
 import tempfile
 from dataclasses import replace
 
@@ -75,6 +76,17 @@ def test_a_disk_without_room_for_a_cache_is_told(tmp_path, monkeypatch):
         scratch_cache(config),
     ):
         pass
+
+
+def test_a_cache_that_is_all_of_its_disk_or_of_what_may_be_written_holds_the_one_of_a_trial(tmp_path, monkeypatch):
+    home = tmp_path / "cache"
+    home.mkdir()
+    cache = {"bytes": 1 << 20, "path": str(home)}
+    config = load_config({"data": {"path": "s3://b/c"}, "order": {"global_batch_size": 8}, "loader": {"cache": cache}})
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with scratch_cache(config) as own:
+        assert [str(path) for path in home.iterdir()] == [own.loader.cache.path]
+    assert list(home.iterdir()) == []
 
 
 def test_files_that_cannot_be_dropped_are_told(tmp_path):

@@ -16,6 +16,7 @@ from tokenyard.storage.maps import map_file
 MAX_COLD_SHARE = 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 _READ_BYTES = 16 << 20
+_EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -52,13 +53,19 @@ def drop(files: Sequence[Path], *, sync: bool = True) -> None:
 
 
 def resident_share(files: Sequence[Path]) -> float | None:
-    """Which part of these files' pages is in memory, 0 to 1; None where the system can't tell."""
+    """Which part of these files' pages is in memory, 0 to 1; None where the system can't tell.
+
+    Linux tells it to whoever owns a file or may write to it; to others it says that all of it is there.
+    """
     if not hasattr(_libc, "mincore"):
         return None
     pages = resident = 0
     for path in files:
         with open(path, "rb") as f:
-            size = os.fstat(f.fileno()).st_size
+            status = os.fstat(f.fileno())
+            if os.geteuid() not in (0, status.st_uid) and not os.access(path, os.W_OK, effective_ids=_EFFECTIVE):
+                return None
+            size = status.st_size
             view = map_file(f.fileno(), size)
         if not size:
             continue

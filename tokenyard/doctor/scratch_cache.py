@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
     if cache is None:
         yield config
         return
-    parent = _existing(Path(cache.path) if cache.path is not None else cache_folder() or Path(tempfile.gettempdir()))
+    parent = _place(Path(cache.path) if cache.path is not None else cache_folder() or Path(tempfile.gettempdir()))
     try:
         num_bytes = min(cache.bytes, int(_MOST_SHARE * shutil.disk_usage(parent).free))
         place = tempfile.TemporaryDirectory(prefix=".tokenyard-doctor-", dir=parent)
@@ -37,8 +38,18 @@ def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
         yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
 
 
+def _place(home: Path) -> Path:
+    """A folder on the disk of a cache: the one it lies in or would lie in, or itself where it is all of its disk.
+
+    Also where nobody may write beside it. Its own files have folders of their own, so nothing there is mistaken.
+    """
+    parent = _existing(home)
+    if home.is_dir() and (not os.access(parent, os.W_OK | os.X_OK) or home.stat().st_dev != parent.stat().st_dev):
+        return home
+    return parent
+
+
 def _existing(home: Path) -> Path:
-    """The folder that a cache lies in or would lie in: never the cache itself, whose files are its own."""
     parent = home.absolute().parent
     while not parent.is_dir():
         parent = parent.parent
