@@ -1,8 +1,10 @@
 """Clocks, the page cache, memory and processes: what measuring is made of."""
 
+import errno
 import os
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -109,6 +111,17 @@ def test_without_a_call_for_it_nothing_is_dropped_and_nothing_said(tmp_path, mon
     page_cache.drop([tmp_path / "a"])
     monkeypatch.setattr(page_cache, "_libc", object())
     assert page_cache.resident_share([tmp_path / "a"]) is None
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS, errno.EIO])
+def test_files_of_file_systems_that_nobody_writes_to_are_dropped_too(tmp_path, monkeypatch, number):
+    def refuse(handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    (tmp_path / "a").write_bytes(bytes(8192))
+    with pytest.raises(OSError, match="Input/output error") if number == errno.EIO else nullcontext():
+        page_cache.drop([tmp_path / "a"])
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the system has no users")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Sequence
@@ -46,10 +47,19 @@ def drop(files: Sequence[Path], *, sync: bool = True) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
             if sync:
-                os.fsync(handle)
+                _sync(handle)
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    """Write what isn't on the disk yet. File systems that are only read (squashfs) know no such call. Raises OSError."""
+    try:
+        os.fsync(handle)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.EROFS):
+            raise
 
 
 def resident_share(files: Sequence[Path]) -> float | None:

@@ -76,5 +76,6 @@ def _of_page_cache(settings: DoctorSettings, source: Source, trials: Sequence[Tr
         )
     return (
         f"The corpus could not be dropped from the page cache: up to {max(shares):.0%} of its files stayed in memory "
-        f"(cold is below {MAX_COLD_SHARE:.0%}). Files that another process has mapped stay, and file systems in memory (tmpfs); a first epoch may be slower."
+        f"(cold is below {MAX_COLD_SHARE:.0%}). Files that another process has mapped stay, and file systems in memory "
+        "(tmpfs); a first epoch may be slower."
     )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tokenyard.config import TrainConfig
+from tokenyard.errors import ConfigError
 from tokenyard.storage import storage_error
 from tokenyard.storage.user_cache import cache_folder
 
@@ -35,7 +36,15 @@ def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
         raise storage_error(e, f"can't make a cache in {parent}, on the disk of loader.cache") from e
     with place as path:
         own = cache.model_copy(update={"path": path, "bytes": num_bytes})
-        yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
+        try:
+            yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
+        except ConfigError as e:
+            if num_bytes < cache.bytes:
+                e.add_note(
+                    f"the cache of a trial may hold {num_bytes} bytes here, half of what is free at {parent}, and not "
+                    f"the {cache.bytes} of loader.cache: make room there, or examine on a disk that has it"
+                )
+            raise
 
 
 def _place(home: Path) -> Path:
