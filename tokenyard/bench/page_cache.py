@@ -54,7 +54,7 @@ def drop(files: Sequence[Path], *, sync: bool = True) -> None:
 
 
 def _sync(handle: int) -> None:
-    """Write what isn't on the disk yet. File systems that are only read (squashfs) know no such call. Raises OSError."""
+    """Write what isn't on the disk yet. File systems only read (squashfs) have no such call. Raises OSError."""
     try:
         os.fsync(handle)
     except OSError as e:
