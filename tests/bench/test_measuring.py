@@ -1,7 +1,10 @@
 """Clocks, the page cache, memory and processes: what measuring is made of."""
 
+import errno
+import os
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -107,6 +110,26 @@ def test_without_a_call_for_it_nothing_is_dropped_and_nothing_said(tmp_path, mon
     monkeypatch.delattr(page_cache.os, "posix_fadvise", raising=False)
     page_cache.drop([tmp_path / "a"])
     monkeypatch.setattr(page_cache, "_libc", object())
+    assert page_cache.resident_share([tmp_path / "a"]) is None
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS, errno.EIO])
+def test_files_of_file_systems_that_nobody_writes_to_are_dropped_too(tmp_path, monkeypatch, number):
+    def refuse(handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    (tmp_path / "a").write_bytes(bytes(8192))
+    with pytest.raises(OSError, match="Input/output error") if number == errno.EIO else nullcontext():
+        page_cache.drop([tmp_path / "a"])
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the system has no users")
+def test_files_of_others_are_not_said_to_be_in_memory(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(bytes(8192))
+    owner = (tmp_path / "a").stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(os, "access", lambda *args, **options: False)
     assert page_cache.resident_share([tmp_path / "a"]) is None
 
 

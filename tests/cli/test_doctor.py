@@ -25,6 +25,7 @@ def doctor(*arguments):
     return result.exit_code, result.stdout
 
 
+@pytest.mark.alone
 def test_a_job_that_is_fed_ends_with_0_and_one_page(config):
     code, said = doctor("-c", config, "--step-ms", 200, "--seconds", 2)
     assert code == 0, said
@@ -35,6 +36,7 @@ def test_a_job_that_is_fed_ends_with_0_and_one_page(config):
     assert len(said.splitlines()) < 40
 
 
+@pytest.mark.alone
 def test_a_job_that_is_not_fed_ends_with_1_and_the_limit(config):
     code, said = doctor("-c", config, "--step-ms", 0.00001, "--seconds", 2)
     assert code == 1, said

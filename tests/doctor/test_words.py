@@ -1,5 +1,6 @@
 """Words for what a machine can't be brought to at will."""
 
+import os
 import tempfile
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from tokenyard.doctor.page_cache import make_cold
 from tokenyard.doctor.report import DoctorReport
 from tokenyard.doctor.scratch_cache import scratch_cache
 from tokenyard.doctor.source import Source
-from tokenyard.errors import StorageError
+from tokenyard.errors import ConfigError, StorageError
 
 FAST = trial(50, num_threads=2)
 SOURCE = Source(formats=["npy"], paths=["c"], places=["ext4"], num_bytes=1, memory_bytes=None, files=[])
@@ -75,6 +76,26 @@ def test_a_disk_without_room_for_a_cache_is_told(tmp_path, monkeypatch):
         scratch_cache(config),
     ):
         pass
+
+
+def test_a_cache_that_is_all_of_its_disk_or_of_what_may_be_written_holds_the_one_of_a_trial(tmp_path, monkeypatch):
+    home = tmp_path / "cache"
+    home.mkdir()
+    cache = {"bytes": 1 << 20, "path": str(home)}
+    config = load_config({"data": {"path": "s3://b/c"}, "order": {"global_batch_size": 8}, "loader": {"cache": cache}})
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with scratch_cache(config) as own:
+        assert [str(path) for path in home.iterdir()] == [own.loader.cache.path]
+    assert list(home.iterdir()) == []
+
+
+def test_a_cache_that_is_too_small_for_want_of_room_says_so(tmp_path):
+    cache = {"bytes": 1 << 60, "path": str(tmp_path / "cache")}
+    config = load_config({"data": {"path": "s3://b/c"}, "order": {"global_batch_size": 8}, "loader": {"cache": cache}})
+    with pytest.raises(ConfigError, match="too few") as found, scratch_cache(config):
+        raise ConfigError("loader.cache.bytes: too few")
+    (note,) = found.value.__notes__
+    assert f"half of what is free at {tmp_path}, and not the {1 << 60} of loader.cache" in note
 
 
 def test_files_that_cannot_be_dropped_are_told(tmp_path):

@@ -1,5 +1,6 @@
 """BOS and EOS, in documents, in packed rows, and where nobody says what documents are."""
 
+import numpy as np
 import pytest
 
 import tokenyard
@@ -114,6 +115,16 @@ def test_a_run_that_finds_documents_by_an_eos_that_is_not_there_fails(tmp_path, 
     sample = {"mode": "rows", "boundaries": True, "documents": "eos", "eos_token_id": eos}
     match = "" if status == "pass" else r"data.sample.documents is eos, and no EOS \(77\) was found.*eos_token_id"
     the_line(look(of_corpus(corpus.path, sample=sample)), "documents", status, match=match)
+
+
+@pytest.mark.parametrize(("every", "status"), [(100, "pass"), (1 << 22, "warn")])
+def test_eos_in_rows_that_are_too_long_to_be_read_whole_is_looked_for_in_pieces(tmp_path, every, status):
+    row = np.full(1_200_000, 10)
+    row[every - 1 :: every] = EOS
+    marked(tmp_path / "c", [row, row])
+    sample = {"mode": "concat", "seq_len": 1 << 10, "documents": "eos", "boundaries": True}
+    match = "nothing tells where documents begin" if status == "pass" else r"no EOS \(2\) was found in 262,144 tokens"
+    the_line(look(of_corpus(tmp_path / "c", sample=sample)), "documents", status, match=match)
 
 
 def test_what_tokenize_was_asked_for_is_held_to(tmp_path):

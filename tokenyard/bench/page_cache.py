@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from tokenyard.storage.maps import map_file
 MAX_COLD_SHARE = 0.01
 _libc = ctypes.CDLL(None, use_errno=True)
 _READ_BYTES = 16 << 20
+_EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -45,20 +47,35 @@ def drop(files: Sequence[Path], *, sync: bool = True) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
             if sync:
-                os.fsync(handle)
+                _sync(handle)
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
 
 
+def _sync(handle: int) -> None:
+    """Write what isn't on the disk yet. File systems only read (squashfs) have no such call. Raises OSError."""
+    try:
+        os.fsync(handle)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.EROFS):
+            raise
+
+
 def resident_share(files: Sequence[Path]) -> float | None:
-    """Which part of these files' pages is in memory, 0 to 1; None where the system can't tell."""
+    """Which part of these files' pages is in memory, 0 to 1; None where the system can't tell.
+
+    Linux tells it to whoever owns a file or may write to it; to others it says that all of it is there.
+    """
     if not hasattr(_libc, "mincore"):
         return None
     pages = resident = 0
     for path in files:
         with open(path, "rb") as f:
-            size = os.fstat(f.fileno()).st_size
+            status = os.fstat(f.fileno())
+            if os.geteuid() not in (0, status.st_uid) and not os.access(path, os.W_OK, effective_ids=_EFFECTIVE):
+                return None
+            size = status.st_size
             view = map_file(f.fileno(), size)
         if not size:
             continue

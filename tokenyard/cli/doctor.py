@@ -104,7 +104,8 @@ def doctor(
     looked at, which each line tells; --full reads all. Exit code 1 where a line fails.
 
     --config runs the job's loader alone, and says whether it will feed so many GPUs, or what the limit is. Exit code 1:
-    not fed with the settings as they are. Neither changes a corpus, and nothing stays.
+    not fed with the settings as they are. Neither changes a corpus, and nothing stays but what --preflight reads into
+    the run's own loader.cache.
 
     Example: `tokenyard doctor --config configs/train-mds.yaml --step-ms 120 --gpus 8`
     """

@@ -32,6 +32,11 @@ def notes(
             f"{len(check.fast)} of the {settings.gpus} ranks ran at once, as this machine has few cores: what they "
             "gave together is taken to be all that there is for the others too; what steps waited is of these alone."
         )
+    if not check.waits:
+        yield (
+            "No step was long enough over in the check that its waiting could be seen, so what was given as fast as it "
+            "came decides alone; --seconds gives steps more time."
+        )
     if settings.config.order.segments:
         first = settings.config.order.segments[0].from_step
         yield (
@@ -64,8 +69,13 @@ def _of_page_cache(settings: DoctorSettings, source: Source, trials: Sequence[Tr
             "be seen."
         )
     shares = [trial.resident_share for trial in trials if trial.resident_share is not None]
-    seen = f"up to {max(shares):.0%} of its files stayed" if shares else "nobody can tell what stayed"
+    if not shares:
+        return (
+            "The corpus's files were dropped from this system's page cache before each trial, as a first epoch finds "
+            "them; but what stayed can't be told: the system tells it only to whoever may write to the files."
+        )
     return (
-        f"The corpus could not be dropped from the page cache: {seen} in memory (cold is below {MAX_COLD_SHARE:.0%}). "
-        "Files that another process has mapped stay, and file systems in memory (tmpfs); a first epoch may be slower."
+        f"The corpus could not be dropped from the page cache: up to {max(shares):.0%} of its files stayed in memory "
+        f"(cold is below {MAX_COLD_SHARE:.0%}). Files that another process has mapped stay, and file systems in memory "
+        "(tmpfs); a first epoch may be slower."
     )

@@ -72,14 +72,21 @@ class _Batch:
 
 
 def go_through(
-    loader: TokenLoader, *, seconds: float, at_most: float, step_seconds: float = 0.0, once: bool = False
+    loader: TokenLoader,
+    *,
+    seconds: float,
+    at_most: float,
+    most_batches: int | None = None,
+    step_seconds: float = 0.0,
+    once: bool = False,
 ) -> Passed:
     """Go through a loader for some time, epoch 0 again and again.
 
     Args:
         loader: a new one.
         seconds: how long; longer where too few steps came.
-        at_most: when to stop whatever came.
+        at_most: when to stop whatever came, in the middle of a step too.
+        most_batches: when to stop too.
         step_seconds: what a step computes, in equal parts after each of its micro-batches; 0 takes them as they come.
         once: whether to stop at the end of the first epoch, however soon, unless too few steps came: the next one would
             find in memory what this one has read and decoded.
@@ -89,18 +96,20 @@ def go_through(
     begun = time.perf_counter()
     is_first = True
     while True:
-        with closing(_epoch(loader, step_seconds, beginning)) as batches:
+        with closing(_epoch(loader, step_seconds, beginning, begun + at_most)) as batches:
             for batch in batches:
                 found.add(batch, is_steady=not is_first or batch.number >= to_leave)
                 spent = time.perf_counter() - begun
-                if spent >= at_most or (spent >= seconds and found.steady_steps >= LEAST_STEPS):
+                if spent >= at_most or found.batches == most_batches:
+                    return found
+                if spent >= seconds and found.steady_steps >= LEAST_STEPS:
                     return found
         if once and found.steady_steps >= LEAST_STEPS:
             return found
         is_first = False
 
 
-def _epoch(loader: TokenLoader, step_seconds: float, beginning: Mapping[str, Any]) -> Generator[_Batch]:
+def _epoch(loader: TokenLoader, step_seconds: float, beginning: Mapping[str, Any], until: float) -> Generator[_Batch]:
     loader.load_state_dict(beginning)  # also where an epoch has no end, and a source has ended the run
     end = loader.sampler.batches.plan.end
     step, per_step, waited, is_first = loader.step, loader.micro_batches_per_step, 0.0, True
@@ -110,7 +119,7 @@ def _epoch(loader: TokenLoader, step_seconds: float, beginning: Mapping[str, Any
         samples, tokens = batch["input_ids"].shape[0], batch["input_ids"].numel()
         del batch
         if step_seconds:
-            time.sleep(step_seconds / per_step)
+            time.sleep(min(step_seconds / per_step, max(0.0, until - time.perf_counter())))
         step_done = loader.step != step
         now = time.perf_counter()
         yield _Batch(

@@ -18,6 +18,8 @@ from tokenyard.errors import BenchmarkError
 
 #: What a rank says when it could begin.
 READY = "ready"
+#: Seconds between two looks at whether the process that began a rank is still there.
+_LOOK_S = 0.2
 
 
 def run_ranks(told: Sequence[Connection], transform: Transform | None, gpus: int, world_size: int) -> None:
@@ -82,5 +84,7 @@ def _end_with_parent() -> None:
     """End in the middle of a trial too, when the process ends that began this one."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        parent.join()
+        # Its end can't be waited for alone: what tells it is open in ranks that were forked later, and their workers.
+        while os.getppid() == parent.pid:
+            parent.join(_LOOK_S)
         os._exit(1)

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -67,14 +68,19 @@ class Ranks:
     def try_out(self, job: TrialJob) -> list[Trial]:
         """Let all ranks begin at the same moment. Returns what each saw.
 
-        Raises what a rank ended with; BenchmarkError where one doesn't answer in time, or its process ended.
+        Raises what a rank ended with; BenchmarkError where one doesn't answer in time, or its process ended. Then, and
+        after an interrupt, no rank goes on.
         """
         if self._process is None:
             return [try_out(job, self._transform, 0)]
-        self._send(job)
-        self._answers(_GRACE_S)
-        self._send(READY)
-        return [trial for trial in self._answers(job.at_most + _GRACE_S) if isinstance(trial, Trial)]
+        try:
+            self._send(job)
+            self._answers(_GRACE_S)
+            self._send(READY)
+            return [trial for trial in self._answers(job.at_most + _GRACE_S) if isinstance(trial, Trial)]
+        except BaseException:
+            self._end(self._process)
+            raise
 
     def close(self) -> None:
         """End the processes: they end with their pipes, and in the middle of a trial with the one that began them."""
@@ -85,6 +91,16 @@ class Ranks:
             if self._process.is_alive():
                 self._process.kill()
                 self._process.join()
+
+    def _end(self, process: SpawnProcess) -> None:
+        """End all ranks in the middle of what they do, so that nobody uses what the caller takes away."""
+        process.kill()  # the others end with it
+        process.join()
+        until = time.monotonic() + _SECONDS_TO_END
+        for pipe in self._pipes:
+            with suppress(EOFError, OSError):
+                while pipe.poll(max(0.0, until - time.monotonic())):
+                    pipe.recv()
 
     def _send(self, what: object) -> None:
         for rank, pipe in enumerate(self._pipes):

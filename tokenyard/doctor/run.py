@@ -106,7 +106,9 @@ class _Examination:
         ceiling = self._alone(found.loader, is_cold=False, same_batch=True)
         warm = None
         if is_cold(first):
-            warm = self._alone(found.loader, is_cold=False)
+            # What was read until here is less, or was dropped again; so the same batches are taken twice.
+            read = self._alone(found.loader, is_cold=False)
+            warm = self._alone(found.loader, is_cold=False, most_batches=read.passed.batches)
         is_fed = need.step_seconds is not None and found.is_fed(need)
         return DoctorReport(
             need=need,
@@ -140,12 +142,21 @@ class _Examination:
             other = check(try_together, most.loader, need)
             return other if other.steps_per_second > _MORE * found.steps_per_second or other.is_fed(need) else found
 
-    def _alone(self, loader: LoaderConfig, *, is_cold: bool = True, same_batch: bool = False) -> Trial:
+    def _alone(
+        self, loader: LoaderConfig, *, is_cold: bool = True, same_batch: bool = False, most_batches: int | None = None
+    ) -> Trial:
         """A trial of one rank, in this process."""
         settings = self._settings
         self._progress.tell("one batch over and over" if same_batch else in_words(loader))
         with Ranks(settings.transform, gpus=1, world_size=settings.world_size, count=1) as rank:
-            (trial,) = self._trials(rank, loader, settings.trial_seconds, is_cold=is_cold, same_batch=same_batch)
+            (trial,) = self._trials(
+                rank,
+                loader,
+                settings.trial_seconds,
+                is_cold=is_cold,
+                same_batch=same_batch,
+                most_batches=most_batches,
+            )
         return trial
 
     def _trials(
@@ -157,6 +168,7 @@ class _Examination:
         step_seconds: float = 0.0,
         is_cold: bool = True,
         same_batch: bool = False,
+        most_batches: int | None = None,
     ) -> list[Trial]:
         share = None
         if is_cold and not self._settings.warm and self._source.files:
@@ -167,6 +179,7 @@ class _Examination:
                 world_size=self._settings.world_size,
                 seconds=seconds,
                 at_most=_MOST_TIMES * seconds,
+                most_batches=most_batches,
                 step_seconds=step_seconds,
                 same_batch=same_batch,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tokenyard.config import TrainConfig
+from tokenyard.errors import ConfigError
 from tokenyard.storage import storage_error
 from tokenyard.storage.user_cache import cache_folder
 
@@ -26,7 +28,7 @@ def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
     if cache is None:
         yield config
         return
-    parent = _existing(Path(cache.path) if cache.path is not None else cache_folder() or Path(tempfile.gettempdir()))
+    parent = _place(Path(cache.path) if cache.path is not None else cache_folder() or Path(tempfile.gettempdir()))
     try:
         num_bytes = min(cache.bytes, int(_MOST_SHARE * shutil.disk_usage(parent).free))
         place = tempfile.TemporaryDirectory(prefix=".tokenyard-doctor-", dir=parent)
@@ -34,11 +36,29 @@ def scratch_cache(config: TrainConfig) -> Iterator[TrainConfig]:
         raise storage_error(e, f"can't make a cache in {parent}, on the disk of loader.cache") from e
     with place as path:
         own = cache.model_copy(update={"path": path, "bytes": num_bytes})
-        yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
+        try:
+            yield config.model_copy(update={"loader": config.loader.model_copy(update={"cache": own})})
+        except ConfigError as e:
+            if num_bytes < cache.bytes:
+                e.add_note(
+                    f"the cache of a trial may hold {num_bytes} bytes here, half of what is free at {parent}, and not "
+                    f"the {cache.bytes} of loader.cache: make room there, or examine on a disk that has it"
+                )
+            raise
+
+
+def _place(home: Path) -> Path:
+    """A folder on the disk of a cache: the one it lies in or would lie in, or itself where it is all of its disk.
+
+    Also where nobody may write beside it. Its own files have folders of their own, so nothing there is mistaken.
+    """
+    parent = _existing(home)
+    if home.is_dir() and (not os.access(parent, os.W_OK | os.X_OK) or home.stat().st_dev != parent.stat().st_dev):
+        return home
+    return parent
 
 
 def _existing(home: Path) -> Path:
-    """The folder that a cache lies in or would lie in: never the cache itself, whose files are its own."""
     parent = home.absolute().parent
     while not parent.is_dir():
         parent = parent.parent

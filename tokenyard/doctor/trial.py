@@ -32,6 +32,7 @@ class TrialJob:
         world_size: data-parallel ranks of the job.
         seconds: how long, at least.
         at_most: when to stop whatever came.
+        most_batches: when to stop too: after so many of them.
         step_seconds: what a step computes; 0 takes batches as they come.
         same_batch: whether the first micro-batch comes over and over, so that nothing is read or decoded.
     """
@@ -40,6 +41,7 @@ class TrialJob:
     world_size: int
     seconds: float
     at_most: float
+    most_batches: int | None = None
     step_seconds: float = 0.0
     same_batch: bool = False
 
@@ -94,6 +96,7 @@ def _measured(loader: TokenLoader, job: TrialJob) -> Trial:
             loader,
             seconds=job.seconds,
             at_most=job.at_most,
+            most_batches=job.most_batches,
             step_seconds=job.step_seconds,
             once=not job.same_batch,
         )

@@ -65,6 +65,6 @@ def _room(home: Path) -> tuple[int, int]:
         for name in names:
             try:
                 held += os.stat(os.path.join(folder, name)).st_size
-            except FileNotFoundError:  # evicted by another process meanwhile
+            except (FileNotFoundError, PermissionError):  # evicted meanwhile, or of a user who lets nobody see it
                 continue
     return free, held

@@ -45,6 +45,7 @@ class Contents:
     Attributes:
         corpus: which.
         ids: how often each id occurs.
+        named: the ids that begin and end documents.
         marks: what documents begin and end with; None where nothing tells where they do.
         pieces: some documents, without BOS and EOS.
         told: how much was read, in words.
@@ -52,6 +53,7 @@ class Contents:
 
     corpus: Corpus
     ids: Counts
+    named: Marks
     marks: MarkCounts | None
     pieces: tuple[Piece, ...]
     told: str
@@ -86,6 +88,7 @@ def look_into(corpus: Corpus, marks: Marks, *, full: bool) -> Contents:
     return Contents(
         corpus=corpus,
         ids=found,
+        named=marks,
         marks=counted if are_told[0] else None,
         pieces=tuple(_spread(pieces, _PIECES)),
         told=told,

@@ -36,15 +36,15 @@ def marks_line(contents: Contents, *, needs_eos: bool, source: str | None) -> Li
     if counts is None:
         said = "nothing tells where documents begin"
         known = contents.ids
-        problems: list[Problem] = [] if not needs_eos else [_no_eos("no EOS id is known")]
+        problems = _of_need(contents) if needs_eos else []
         return worst("documents", problems, f"{said}; {known.num_rows:,} rows were looked at", source=source)
     marks, asked = counts.marks, tokenized(contents.corpus)
     if marks.bos is None and marks.eos is None and not needs_eos:
         return passed("documents", "neither the corpus nor a tokenizer or model names BOS or EOS", source=source)
     rests = may_be_rests(contents.corpus)
     problems = [*_of_bos(counts, asked, rests), *_of_eos(counts, asked)]
-    if needs_eos and (marks.eos is None or not contents.ids.of(marks.eos)):
-        problems.append(_no_eos("no EOS id is known" if marks.eos is None else f"no EOS ({marks.eos}) was found"))
+    if needs_eos:
+        problems += _of_need(contents)
     told = [
         _told(
             "documents, or rests of long ones," if rests else "documents",
@@ -64,9 +64,21 @@ def _told(which: str, what: str, mark: int | None, found: int, of: int) -> str:
     return "" if mark is None or not of else f"{percent(found / of)} of {of:,} {which} {what} ({mark})"
 
 
-def _no_eos(found: str) -> Problem:
+def _of_need(contents: Contents) -> list[Problem]:
+    """What is wrong where documents are found by EOS alone."""
+    eos = contents.named.eos
+    if eos is None:
+        return [_no_eos("fail", "no EOS id is known")]
+    if contents.ids.of(eos):
+        return []
+    if contents.marks is None:  # pieces of very long rows were read, which may have none of the few that there are
+        return [_no_eos("warn", f"no EOS ({eos}) was found in {contents.told}")]
+    return [_no_eos("fail", f"no EOS ({eos}) was found")]
+
+
+def _no_eos(status: Status, found: str) -> Problem:
     return (
-        "fail",
+        status,
         f"data.sample.documents is eos, and {found}: a whole batch would be one document",
         "set data.sample.eos_token_id to the id that ends documents, or documents to rows or lengths",
     )
