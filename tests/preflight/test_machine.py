@@ -118,7 +118,9 @@ def test_a_first_batch_without_tokens_fails(tmp_path):
 def test_batches_that_are_mostly_padding_are_told(tmp_path):
     write_corpus(tmp_path / "c", [[7] * 16 for _ in range(8)])
     padded = look(of_corpus(tmp_path / "c", sample={"mode": "rows", "seq_len": 64}))
-    the_line(padded, "first batch", "warn", match=r"76.6 % of its labels are masked: padding.*lower data.sample.seq_len")
+    the_line(
+        padded, "first batch", "warn", match=r"76.6 % of its labels are masked: padding.*lower data.sample.seq_len"
+    )
     the_line(look(of_corpus(tmp_path / "c", sample={"mode": "rows", "seq_len": 16})), "first batch", "pass")
     without = {"mode": "rows", "seq_len": 64, "labels": "none"}
     the_line(look(of_corpus(tmp_path / "c", sample=without)), "first batch", "pass")
