@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokenyard.config import (
+    ConvertConfig,
     PackConfig,
     SourceConfig,
     TokenizeConfig,
@@ -16,6 +18,8 @@ from tokenyard.config import (
 )
 from tokenyard.config.jobs import TextConfig
 from tokenyard.config.loading import JOBS
+from tokenyard.config.other_names import OTHER_NAMES
+from tokenyard.config.problems import known_paths
 from tokenyard.config.reading import ReadConfig
 from tokenyard.converters.text import TextOptions
 from tokenyard.errors import ConfigError, StorageError
@@ -93,6 +97,26 @@ def test_an_unknown_key_is_told_with_its_path_its_line_and_the_nearest_one(tmp_p
             "batch_size: unknown key; did you mean order.global_batch_size or loader.micro_batch_size?",
         ),
         ({"zzz": 4}, "zzz: unknown key; known here are data, order, loader"),
+        ({"shuffle_seed": 4}, "shuffle_seed: unknown key; did you mean order.seed?"),
+        (
+            {"order": {"global_batch_size": 8, "shuffle_seed": 4}},
+            "order.shuffle_seed: unknown key; did you mean order.seed?",
+        ),
+        ({"data": {"path": "c", "local": "d"}}, "data.local: unknown key; did you mean data.path?"),
+        (
+            {"data": {"path": "c", "remote": "d"}},
+            "data.remote: unknown key; did you mean data.path? It takes URLs; loader.cache names a folder on a local "
+            "disk to keep what was read",
+        ),
+        (
+            {"data": {"sources": [{"path": "c", "weight": 1, "local": "d"}]}},
+            "data.sources.0.local: unknown key; did you mean data.sources.path?",
+        ),
+        (
+            {"loader": {"num_canonical_nodes": 2}},
+            "loader.num_canonical_nodes: unknown key; did you mean order.lanes? The order is the same on any number of "
+            "nodes, so leave it out",
+        ),
         ({"data": {}}, "data: one of data.path (a corpus) and data.sources (a mixture of several) is needed"),
         ({"data": None}, "data: one of data.path (a corpus) and data.sources (a mixture of several) is needed"),
         (
@@ -159,6 +183,22 @@ def test_a_wrong_value_is_told_with_what_was_expected_and_found(changed, expecte
     with pytest.raises(ConfigError) as caught:
         load_config({**MINIMAL, **changed})
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_every_name_of_another_loader_leads_to_a_key_that_exists_and_is_none_of_ours(name):
+    known = {".".join(map(str, path)) for path in known_paths(TrainConfig)}
+    key, more = OTHER_NAMES[name]
+    assert key in known
+    assert name not in {path.rpartition(".")[2] for path in known}
+    with pytest.raises(ConfigError, match=re.escape(f"{name}: unknown key; did you mean {key}?{more}")):
+        load_config({**MINIMAL, name: 1})
+
+
+def test_names_of_other_loaders_are_not_explained_where_settings_have_no_such_key():
+    with pytest.raises(ConfigError, match="shuffle_seed: unknown key; did you mean shuffle") as caught:
+        load_config({"shuffle_seed": 4}, ConvertConfig)
+    assert "order.seed" not in str(caught.value)
 
 
 def test_all_problems_are_told_in_the_order_of_the_file(tmp_path):

@@ -363,7 +363,7 @@ class TestChanges:
         before = list(islice(global_batches([loader]), 4))
         settings = config(home, "mixture", order={"epoch_samples": 120})
         settings["data"]["sources"][0]["weight"] = 5.0
-        with pytest.raises(ConfigError, match=r"weights \(draws of 65536\) was \[39322, 26214\] and is"):
+        with pytest.raises(ConfigError, match=r"weights \(draws of 65536\) were \[39322, 26214\] and are"):
             start(settings, 1, loader.state_dict())
         (rest,) = start(settings, 1, loader.state_dict(), new_segment=True)
         after = list(global_batches([rest]))
@@ -401,7 +401,7 @@ class TestChanges:
         state = start(config(home))[0].state_dict(step=5)
         other = config(home)
         other["data"]["path"] = str(home / "npy" / "b")
-        with pytest.raises(ConfigError, match=r"the corpora was \['ty1:\w+'\] and is \['ty1:\w+'\]"):
+        with pytest.raises(ConfigError, match=r"the corpora were \['ty1:\w+'\] and are \['ty1:\w+'\]"):
             start(other, 1, state)
         other = config(home)
         other["data"]["sample"]["seq_len"] = 8

@@ -1,6 +1,7 @@
 """States of runs on corpora that others made, which are known by their files until they have a digest."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -48,13 +49,37 @@ def test_a_corpus_without_a_digest_is_not_taken_for_one_with_it(tmp_path):
     shutil.copytree(path, tmp_path / "copy")
     index_corpus(path)
     state, _ = stopped_after(path, 3)
-    with pytest.raises(ConfigError, match=r"the corpora was \['ty1:.*tokenyard index PATH gives it one"):
+    with pytest.raises(
+        ConfigError, match=r"the corpora were \['ty1:.*these settings has no digest.*tokenyard index PATH gives it one"
+    ):
         loader(tmp_path / "copy").load_state_dict(state)
     index_corpus(tmp_path / "copy")
     loader(tmp_path / "copy").load_state_dict(state)
 
 
+def test_a_state_of_a_corpus_without_a_digest_comes_to_another_format_as_its_message_says(tmp_path):
+    path, copy = foreign(tmp_path / "c"), tmp_path / "parquet"
+    state, rest = stopped_after(path, 3)
+    tokenyard.convert(path, copy, to="parquet")
+    way = (
+        "the corpora were ['structural:",
+        "run tokenyard index PATH where that run read it, load the state there and save it again, by which it names "
+        "the content's digest and loads from any format",
+    )
+    with pytest.raises(ConfigError, match=".*".join(map(re.escape, way))):
+        loader(copy).load_state_dict(state)
+    index_corpus(path)
+    found = loader(path)
+    found.load_state_dict(state)
+    saved_again = json.loads(json.dumps(found.state_dict()))
+    found = loader(copy)
+    found.load_state_dict(saved_again)
+    assert [batch["sample_ids"].tolist() for batch in found] == rest
+
+
 def test_another_corpus_of_others_is_refused(tmp_path):
     state, _ = stopped_after(foreign(tmp_path / "a"), 3)
-    with pytest.raises(ConfigError, match="the corpora was"):
+    with pytest.raises(
+        ConfigError, match=r"the corpora were .*where that run read it.*; a corpus of these settings has no digest"
+    ):
         loader(foreign(tmp_path / "b", seed=2)).load_state_dict(state)

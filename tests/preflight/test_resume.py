@@ -30,7 +30,7 @@ def test_a_state_of_another_corpus_fails(home, tmp_path):
     config = settings(other).model_copy(
         update={"data": settings(other).data.model_copy(update={"path": str(other / "code")})}
     )
-    the_line(look(config, state=loader.state_dict(step=3)), "resume", "fail", match="the corpora was")
+    the_line(look(config, state=loader.state_dict(step=3)), "resume", "fail", match="the corpora were")
 
 
 def test_what_is_no_state_fails(home):

@@ -1,11 +1,12 @@
 """What is wrong with settings, told by the full path of each key, its line, and the nearest key that exists."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from tokenyard.config.other_names import OTHER_NAMES
 from tokenyard.config.yaml_lines import KeyPath
 
 Lines = Mapping[KeyPath, int]
@@ -106,6 +107,8 @@ def _suggestion(path: KeyPath, model: type[BaseModel]) -> str:
     name = str(path[-1])
     section = tuple(part for part in path[:-1] if isinstance(part, str))
     beside = {str(p[-1]): p for p in known if p[:-1] == section}
+    if (theirs := _of_another_loader(name, beside, known)) is not None:
+        return theirs
     if close := difflib.get_close_matches(name, beside, 1):
         return f"did you mean {_text(beside[close[0]])}?"
     # Items of lists take keys of other sections too, which is not where to look first.
@@ -118,6 +121,16 @@ def _suggestion(path: KeyPath, model: type[BaseModel]) -> str:
     if close := difflib.get_close_matches(name, everywhere, 1, 0.8):
         return f"did you mean {_text(everywhere[close[0]])}?"
     return f"known here are {', '.join(beside) or 'none'}"
+
+
+def _of_another_loader(name: str, beside: Mapping[str, KeyPath], known: Container[KeyPath]) -> str | None:
+    """Return what to say of a name that another loader has; a key beside it goes before the same key elsewhere."""
+    key, more = OTHER_NAMES.get(name, ("", ""))
+    path = tuple(key.split("."))
+    path = beside.get(path[-1], path)
+    if path not in known:
+        return None
+    return f"did you mean {_text(path)}?{more}"
 
 
 def _real_path(location: tuple[Any, ...], data: Any) -> KeyPath:

@@ -172,7 +172,10 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("now", "message"),
         [
-            (lambda: segment(41), r"the corpora was \['corpus 40'\] and is \['corpus 41'\]; samples of an epoch was"),
+            (
+                lambda: segment(41),
+                r"the corpora were \['corpus 40'\] and are \['corpus 41'\]; samples of an epoch were",
+            ),
             (lambda: segment(40, seed=43), "seed was 42 and is 43"),
             (lambda: segment(40, shuffle="global"), "shuffle was 'block' and is 'global'"),
             (lambda: segment(40, block_samples=5), "block_samples was 4 and is 5"),
@@ -203,8 +206,11 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("now", "message"),
         [
-            ([source(0, 40, 1), source(1, 40, 4)], r"weights \(draws of 65536\) was \[32768, 32768\] and is \[13107, "),
-            ([source(0, 40)], r"the corpora was \['corpus 0', 'corpus 1'\] and is \['corpus 0'\]"),
+            (
+                [source(0, 40, 1), source(1, 40, 4)],
+                r"weights \(draws of 65536\) were \[32768, 32768\] and are \[13107, ",
+            ),
+            ([source(0, 40)], r"the corpora were \['corpus 0', 'corpus 1'\] and are \['corpus 0'\]"),
         ],
     )
     def test_another_mixture_is_refused_by_what_differs(self, now: list[Source], message: str) -> None:
@@ -254,8 +260,14 @@ class TestSettings:
         plan = Plan([segment(of_others)])
         assert resumed(plan, saved(plan, 7)).segments == plan.segments
         others = Source(id="structural:cd", num_samples=40), Source(id="ty1:cd", num_samples=40)
-        for was, now in ((of_others, others[0]), (of_others, others[1]), (others[1], of_others)):
-            with pytest.raises(ConfigError, match=r"known by its files, .* index it before the run begins\. Go on"):
+        of_state = "; the state knows a corpus that others made by its files, .* loads from any format"
+        of_settings = "; a corpus of these settings has no digest to be known by: tokenyard index PATH gives it one"
+        for was, now, ways in (
+            (of_others, others[0], of_state + of_settings),
+            (of_others, others[1], of_state),
+            (others[1], of_others, r"are \['structural:ab'\]" + of_settings),
+        ):
+            with pytest.raises(ConfigError, match=ways + r"\. Go on"):
                 resumed(Plan([segment(now)]), saved(Plan([segment(was)]), 7))
 
 

@@ -24,6 +24,7 @@ _TOLD = ("epoch", "first_sample")
 _KEYS = ("version", "corpora", "order", "step", "epoch", "segments")
 #: What others say beside these: the sampler, an iteration of it, and batches by a budget of tokens.
 _KEYS_OF_OTHERS = ("micro_batches_past", "stop_step", "token_budget")
+_PLURAL = ("the corpora", "samples of an epoch", "weights (draws of 65536)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,15 +247,26 @@ def _told(segment: Segment) -> dict[str, Any]:
 
 def _differences(was: Segment, now: Segment, step: int) -> str:
     a, b = _told(was), _told(now)
-    differing = [f"{name} was {a.get(name)!r} and is {b.get(name)!r}" for name in b if a.get(name) != b[name]]
-    hint = ""
-    corpora = [*a["the corpora"], *b["the corpora"]]
-    if any(x.startswith("structural:") for x in corpora) and a["the corpora"] != b["the corpora"]:
-        hint = (
-            "; a corpus that others made is known by its files, until its content has a digest by which it is known "
-            "from then on: tokenyard index PATH gives it one; index it before the run begins"
+    differing = []
+    for name in (name for name in b if a.get(name) != b[name]):
+        were, are = ("were", "are") if name in _PLURAL else ("was", "is")
+        differing.append(f"{name} {were} {a.get(name)!r} and {are} {b[name]!r}")
+    ways = _ways_to_a_digest(a["the corpora"], b["the corpora"])
+    return other_settings(step, "; ".join([*differing, *ways]), may_change=_may_follow(was, now))
+
+
+def _ways_to_a_digest(was: Sequence[str], now: Sequence[str]) -> list[str]:
+    """What helps where corpora differ, and one that others made is known by its files: its content has no digest."""
+    ways = []
+    if was != now and any(corpus.startswith("structural:") for corpus in was):
+        ways.append(
+            "the state knows a corpus that others made by its files, which no other format has: run tokenyard index "
+            "PATH where that run read it, load the state there and save it again, by which it names the content's "
+            "digest and loads from any format"
         )
-    return other_settings(step, f"{'; '.join(differing)}{hint}", may_change=_may_follow(was, now))
+    if was != now and any(corpus.startswith("structural:") for corpus in now):
+        ways.append("a corpus of these settings has no digest to be known by: tokenyard index PATH gives it one")
+    return ways
 
 
 def other_settings(step: int, differing: str, *, may_change: bool = True) -> str:
