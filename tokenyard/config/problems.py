@@ -126,8 +126,7 @@ def _suggestion(path: KeyPath, model: type[BaseModel]) -> str:
 def _of_another_loader(name: str, beside: Mapping[str, KeyPath], known: Container[KeyPath]) -> str | None:
     """Return what to say of a name that another loader has; a key beside it goes before the same key elsewhere."""
     key, more = OTHER_NAMES.get(name, ("", ""))
-    path = tuple(key.split("."))
-    path = beside.get(path[-1], path)
+    path = beside.get(key.rpartition(".")[2], tuple(key.split(".")))
     if path not in known:
         return None
     return f"did you mean {_text(path)}?{more}"
