@@ -52,6 +52,10 @@ def test_without_a_step_time_the_shortest_step_is_told_and_json_holds_all(config
     assert found["fed"] is None
     assert found["check"]["step_seconds"] > 0
     assert " samples/s" in found["sentence"]
+    assert (found["limit"], found["changes"]) == (None, {})
+    assert any(
+        note.endswith("is told with --step-ms alone: both depend on what a step computes.") for note in found["notes"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.doctor.test_sweep import NEED, UNTOLD, trial
+from tests.monitor.test_verdict import WAITING
 from tokenyard.config import load_config
 from tokenyard.doctor.check import Check
+from tokenyard.doctor.limits import limit_of
+from tokenyard.doctor.notes import notes
 from tokenyard.doctor.page import advice, sentence
 from tokenyard.doctor.page_cache import make_cold
 from tokenyard.doctor.report import DoctorReport
 from tokenyard.doctor.scratch_cache import scratch_cache
+from tokenyard.doctor.settings import DoctorSettings
 from tokenyard.doctor.source import Source
 from tokenyard.errors import ConfigError, StorageError
 
@@ -60,6 +64,51 @@ def test_too_few_steps_for_a_verdict_are_said():
 def test_enough_on_average_that_waits_now_and_then_is_said():
     found = report(replace(NEED, step_seconds=0.025), 0.05)
     assert "gives 400 (1.25x), but steps wait 83.3 % of their time" in sentence(found)
+
+
+def noted(ceiling, *, step_ms=10.0, warm=None):
+    config = load_config({"data": {"path": "c"}, "order": {"global_batch_size": 8}})
+    settings = DoctorSettings(config=config, step_ms=step_ms)
+    check = report(NEED, 0.01).check
+    return "\n".join(notes(settings, SOURCE, [FAST], check, ceiling, warm, is_whole=True))
+
+
+def test_a_ceiling_below_what_was_given_is_said_to_be_none():
+    words = "The ceiling came out lower than what the same setting gave with real batches, which can't be"
+    assert words in noted(trial(49, num_threads=2))
+    assert words in noted(trial(51, num_threads=2), warm=trial(60, num_threads=2))
+    assert words not in noted(trial(51, num_threads=2))
+    assert words not in noted(trial(49, num_threads=1)), "fewer threads may give less"
+
+
+def test_without_a_step_time_no_limit_and_no_change_is_told():
+    config = load_config({"data": {"path": "c"}, "order": {"global_batch_size": 8}})
+    check = Check(loader=FAST.loader, gpus=1, fast=[seen(FAST)], paced=[seen(FAST)], step_seconds=0.001)
+    need = replace(UNTOLD, step_seconds=0.001)
+    assert limit_of(check, need, config, more_may_help=True).kind == "disk"
+    assert limit_of(check, UNTOLD, config, more_may_help=True) is None
+    assert "is told with --step-ms alone" in noted(FAST, step_ms=None)
+    assert "is told with --step-ms alone" not in noted(FAST)
+    other = replace(report(UNTOLD, 0.0), configured=trial(9, num_threads=1).loader)
+    assert other.changes == {}
+    assert list(advice(other)) == []
+
+
+def seen(found):
+    return replace(found, figures=WAITING)
+
+
+def test_waits_that_are_reckoned_are_told_apart_from_those_of_the_check():
+    config = load_config({"data": {"path": "c"}, "order": {"global_batch_size": 8}})
+    check = Check(loader=FAST.loader, gpus=1, fast=[seen(FAST)], paced=[seen(FAST)], step_seconds=0.001)
+    limit = limit_of(check, replace(UNTOLD, step_seconds=0.001), config, more_may_help=True)
+    assert limit.evidence.startswith(
+        "reckoned from batches taken as fast as they came: a step waits 19 ms for its data"
+    )
+    check = replace(check, step_seconds=0.04)
+    limit = limit_of(check, replace(UNTOLD, step_seconds=0.04), config, more_may_help=True)
+    assert limit.evidence.startswith("a step waits 60 ms for its data, 60% of it")
+    assert check.wait_share == 0.6
 
 
 def test_a_disk_without_room_for_a_cache_is_told(tmp_path, monkeypatch):

@@ -96,6 +96,22 @@ def test_a_slow_transform_in_python_asks_for_worker_processes(npy, engine, now):
     check_verdict(loader_of(npy, transform=in_python(3), **engine), 0.002, "python", ways_out)
 
 
+@pytest.mark.parametrize(
+    ("engine", "change"),
+    [
+        ({"num_threads": 1}, "loader.num_threads 1 -> "),
+        ({"num_workers": 1}, "loader.num_workers 1 -> 0, and loader.num_threads: "),
+    ],
+)
+def test_a_transform_that_waits_for_answers_asks_for_threads(npy, engine, change):
+    def asks_elsewhere(sample, rng):
+        time.sleep(0.005)
+        return sample
+
+    loader = loader_of(npy, batch=4, transform=asks_elsewhere, **engine)
+    check_verdict(loader, 0.005, "python", "are a transform that waits rather than computes", change)
+
+
 @pytest.mark.parametrize("num_threads", [0, 1])
 def test_too_few_threads_are_told(npy, num_threads):
     loader = loader_of(npy, batch=512, num_threads=num_threads, sample={"boundaries": True})

@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -100,6 +101,40 @@ def test_it_tells_by_lines_by_records_and_to_tensorboard_and_wandb(npy, tmp_path
     assert record["making"]["stages"]["read"]["wall"] > 0
     assert ("tokenyard/wait_ms", report.figures.wait_ms, 63) in recorder.scalars
     assert [(values["tokenyard/step"], commit) for values, commit in recorder.logged] == [(63, False)]
+
+
+def test_a_summary_counts_the_first_step_that_windows_leave_out(npy):
+    gate = threading.Event()
+
+    def slow_at_first(sample, rng):
+        if not gate.is_set():
+            gate.wait(0.3)
+            gate.set()
+        return sample
+
+    lines = io.StringIO()
+    with tokenyard.Monitor(
+        loader_of(npy, transform=slow_at_first, num_threads=0), every_steps=6, stream=lines
+    ) as monitor:
+        for _ in islice(monitor, 7):
+            pass
+    assert "data wait" in lines.getvalue()
+    waited = re.search(
+        r"6 steps in . s: (.*) s waiting for data, .*; (.*) s of it in the first step of an iteration, "
+        "which windows leave out",
+        lines.getvalue(),
+    )
+    assert float(waited[1]) >= float(waited[2]) >= 0.3
+    assert monitor.reports[0].figures.wait_ms < 300
+
+
+def test_steps_too_few_for_a_window_are_in_the_summary(npy):
+    lines = io.StringIO()
+    with tokenyard.Monitor(loader_of(npy, num_threads=0), stream=lines) as monitor:
+        for _ in islice(monitor, 3):
+            pass
+    assert not monitor.reports
+    assert "[tokenyard] 2 steps in " in lines.getvalue()
 
 
 def test_a_sink_that_fails_is_told_and_left_and_the_run_goes_on(npy):

@@ -115,6 +115,60 @@ def test_more_threads_are_not_asked_for_where_no_core_is_idle():
     assert "5 busy cores would make batches as fast as they are taken" in found.advice
 
 
+def making_of(transform, **options):
+    return replace(WAITING.making, stages={"transform": StageTime(*(100 * MS * ms for ms in transform))}, **options)
+
+
+def test_a_transform_that_waits_asks_for_threads_that_cost_no_core():
+    found = judge(replace(WAITING, making=making_of((196, 2)), system=System(cores=2, idle_cores=0.5)))
+    assert found.kind == "python"
+    assert found.evidence.endswith("196 ms are a transform that waits rather than computes")
+    assert found.advice == (
+        "loader.num_threads 2 -> 6: waiting for data falls from 60% to about 0% of a step, 2.5 times the steps"
+    )
+
+
+def test_a_transform_that_waits_in_workers_asks_for_threads_in_their_place():
+    making = making_of((196, 2), makers="workers")
+    # The lock of the loop's process is not the workers'.
+    found = judge(replace(WAITING, making=making, system=System(cores=2, interpreter_late_ms=9.0)))
+    assert found.advice.startswith("loader.num_workers 2 -> 0, and loader.num_threads: 6 in their place: waiting for")
+
+
+def test_what_a_waiting_transform_computes_is_what_threads_cannot_share():
+    found = judge(replace(WAITING, making=making_of((196, 80))))
+    assert found.advice.startswith("loader.num_threads 2 -> 3: waiting for data falls from 60% to about 50% of a step")
+
+
+def test_a_transform_that_waits_whatever_was_tried_is_to_wait_less():
+    found = judge(replace(WAITING, making=making_of((196, 2), more_may_help=False)))
+    assert found.advice.startswith("let the transform wait less, or do what it does once before; without the wait")
+
+
+def test_a_transform_that_computes_gets_no_more_workers_than_there_are_cores():
+    computing = replace(WAITING, making=making_of((196, 190)), system=System(cores=3, idle_cores=2.0))
+    found = judge(computing)
+    assert found.evidence.endswith("196 ms are a transform or other work in Python")
+    assert found.advice.startswith("loader.num_workers 0 -> 3: ")
+    found = judge(replace(computing, making=making_of((196, 190), makers="workers", num_makers=3)))
+    assert found.advice.startswith("make the transform cheaper")
+
+
+def test_more_workers_than_cores_are_said_to_be_more():
+    found = judge(replace(WAITING, making=replace(WAITING.making, makers="workers"), system=System(cores=4)))
+    assert found.kind == "disk"
+    assert found.advice.startswith(
+        "loader.num_workers 2 -> 6 (more than the 4 cores here, of which torch warns; they mostly wait): waiting for"
+    )
+
+
+def test_a_step_of_several_micro_batches_is_told_apart_from_the_batch_that_is_made():
+    found = judge(replace(WAITING, num_steps=25))
+    assert found.evidence.startswith(
+        "a step of 4 micro-batches waits 60 ms for its data, 60% of it; of the 196 ms that a micro-batch takes to make"
+    )
+
+
 #: 32 batches of a single thread, as measured where a dozen processes had its core: most of each was queueing for it.
 STARVED = replace(
     WAITING,

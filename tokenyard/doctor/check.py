@@ -53,7 +53,7 @@ class Check:
     @property
     def wait_share(self) -> float:
         """Of a step, of the rank that waits most, since others wait for it; one hiccup of each is left out."""
-        return max(_wait_share(trial, self.step_seconds) for trial in self.paced)
+        return max(wait_share_of(trial, self.step_seconds) for trial in self.paced)
 
     @property
     def cores(self) -> float:
@@ -94,7 +94,8 @@ def check(try_together: TryTogether, loader: LoaderConfig, need: Need) -> Check:
     return found
 
 
-def _wait_share(trial: Trial, step_seconds: float) -> float:
+def wait_share_of(trial: Trial, step_seconds: float) -> float:
+    """Return what steps of one rank waited, as a share of a step; one hiccup is left out where a monitor saw them."""
     if trial.figures is not None:
         return trial.figures.wait_share
     waits = sum(trial.passed.waits) / max(1, len(trial.passed.waits))

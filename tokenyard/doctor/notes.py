@@ -14,9 +14,26 @@ from tokenyard.doctor.trial import Trial
 
 
 def notes(
-    settings: DoctorSettings, source: Source, tried: Sequence[Trial], check: Check, *, is_whole: bool
+    settings: DoctorSettings,
+    source: Source,
+    tried: Sequence[Trial],
+    check: Check,
+    ceiling: Trial,
+    warm: Trial | None,
+    *,
+    is_whole: bool,
 ) -> Iterator[str]:
     """Yield them, one for each thing to know. `is_whole`: whether all settings were tried that were worth it."""
+    if settings.step_ms is None:
+        yield (
+            "What the limit is, and what to change, is told with --step-ms alone: both depend on what a step computes."
+        )
+    alike = [trial for trial in [*tried, warm, *check.fast] if trial is not None and trial.loader == ceiling.loader]
+    if any(trial.steps_per_second > ceiling.steps_per_second for trial in alike):
+        yield (
+            "The ceiling came out lower than what the same setting gave with real batches, which can't be: other work "
+            "on this machine, or chance, disturbed it. Take both for about equal, or measure for longer (--seconds)."
+        )
     if not is_whole:
         yield "The time was over before all settings were tried that may have brought more; --seconds gives more of it."
     if source.files:

@@ -77,9 +77,9 @@ def sentence(report: DoctorReport) -> str:
         if not check.is_fed(need):
             return (
                 f"no step time was found with which {are} fed: steps of {step} wait {percent(check.wait_share)} of "
-                f"their time; {in_words(check.loader)} {gives} samples/s{_limited(report)}"
+                f"their time; {in_words(check.loader)} {gives} samples/s"
             )
-        return f"{are} fed with steps of {step} or longer: {in_words(check.loader)} {gives} samples/s{_limited(report)}"
+        return f"{are} fed with steps of {step} or longer: {in_words(check.loader)} {gives} samples/s"
     takes = f"{gpus} at {1e3 * need.step_seconds:g} ms take{'s' * (need.gpus == 1)} {_node_samples(report)} samples/s"
     times = _times(check.steps_per_second * need.step_seconds)
     if report.is_fed_as_configured:

@@ -29,7 +29,8 @@ class DoctorReport:
         tried: settings tried by one rank, in the order in which they were.
         warm: the checked setting by one rank, with what it reads in memory; None where that was not measured.
         check: the setting to take, by all ranks.
-        limit: what keeps the loader from giving more; None where the ranks are fed, or it can't be told.
+        limit: what keeps the loader from giving more; None where the ranks are fed, or it can't be told, as without a
+            step time.
         notes: what to know of the figures.
     """
 
@@ -56,8 +57,11 @@ class DoctorReport:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The keys of `loader` that must change, with their new values; none where nothing would help."""
-        if self.is_fed is False:
+        """The keys of `loader` that must change, with their new values.
+
+        There are none where nothing would help, or nobody said what a step takes.
+        """
+        if not self.is_fed:
             return {}
         return changed(self.configured, self.check.loader)
 

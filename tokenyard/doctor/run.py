@@ -120,7 +120,7 @@ class _Examination:
             warm=warm,
             check=found,
             limit=None if is_fed else limit_of(found, need, self._config, more_may_help=not is_whole),
-            notes=tuple(notes(settings, self._source, tried, found, is_whole=is_whole)),
+            notes=tuple(notes(settings, self._source, tried, found, ceiling, warm, is_whole=is_whole)),
         )
 
     def _checked(self, tried: Sequence[Trial], need: Need) -> Check:

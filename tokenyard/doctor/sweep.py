@@ -67,7 +67,7 @@ def sweep(first: Trial, try_out: TryOut, need: Need, cores: int) -> tuple[list[T
         further(first)
     # Where the job's own is far from enough, fewer are no way out.
     lowest = 1 if need.step_seconds is None or is_enough(first, need, cores, headroom=1.0) else makers(configured)
-    for with_number, most in ((_with_threads, _MOST_THREADS), (_with_workers, max(2, cores))):
+    for with_number, most in ((_with_threads, _MOST_THREADS), (_with_workers, cores)):
         best, number = 0.0, max(1, min(lowest, most))
         while number <= most:
             trial = add(with_number(configured, number))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from tokenyard.monitor.figures import Figures
+from tokenyard.stages import StageTime
 
 #: What is asked for beyond the least that would do.
 _SPARE = 1.2
@@ -12,39 +14,49 @@ _SPARE = 1.2
 _MAX_WAITING = 64
 
 
-def with_makers(figures: Figures, *, waits: bool, processes: bool = False) -> str:
+def with_makers(figures: Figures, *, waits: bool, only: Literal["threads", "workers"] | None = None) -> str:
     """Say how many threads or workers to set, and what that brings; nothing where more of them can't help.
 
     Args:
         figures: of the window.
         waits: whether they mostly wait, and so need no core each.
-        processes: whether only processes help, since threads share Python's lock.
+        only: which of them help: worker processes where threads would share Python's lock, threads where all they do
+            is wait, for which a process is too much. Those that make batches now, when not given.
     """
     making, system = figures.making, figures.system
     if not making.more_may_help:
         return ""
-    to_workers = processes or making.makers == "workers"
-    now = 0 if to_workers and making.makers != "workers" else making.num_makers
+    are_workers = making.makers == "workers"
+    to_workers = are_workers if only is None else only == "workers"
+    now = 0 if to_workers and not are_workers else making.num_makers
     # Where the loop takes batches as fast as it can, no number would do.
     per_batch = max(figures.compute_ms_per_batch, making.wall_ms / 1e3)
+    if waits and not to_workers:  # what threads compute in Python between waits, they compute one after another
+        computed = making.stages.get("transform", StageTime(0, 0)).cpu
+        per_batch = max(per_batch, computed / 1e6 / max(1, making.num_batches))
     needed = max(now + 1, math.ceil(_SPARE * making.wall_ms / per_batch))
     idle = system.cores if system.idle_cores is None else system.idle_cores
     # Threads that workers take the place of leave their cores to them.
     room = _MAX_WAITING if waits else max(1, making.num_makers + round(idle))
+    if to_workers and not waits:
+        room = min(room, system.cores)
     count = min(needed, room, _MAX_WAITING)
     if count <= now:
         return ""
     batch_ms = max(per_batch, making.wall_ms / count)
-    batches_per_step = figures.num_batches / max(1, figures.num_steps)
-    step_ms = max(1e-9, batch_ms * batches_per_step, figures.compute_ms)
+    step_ms = max(1e-9, batch_ms * figures.batches_per_step, figures.compute_ms)
     gain = (figures.wait_ms + figures.compute_ms) / step_ms
     if gain < 1.05:
         return ""
-    name = "num_workers" if to_workers else "num_threads"
+    change = f"loader.{'num_workers' if to_workers else 'num_threads'} {now} -> {count}"
+    if are_workers and not to_workers:
+        change = f"loader.num_workers {now} -> 0, and loader.num_threads: {count} in their place"
+    if to_workers and count > system.cores:
+        change += f" (more than the {system.cores} cores here, of which torch warns; they mostly wait)"
     share = 1 - figures.compute_ms / step_ms
     return (
-        f"loader.{name} {now} -> {count}: waiting for data falls from {figures.wait_share:.0%} to about {share:.0%} of "
-        f"a step, {gain:.1f} times the steps"
+        f"{change}: waiting for data falls from {figures.wait_share:.0%} to about {share:.0%} of a step, {gain:.1f} "
+        "times the steps"
     )
 
 

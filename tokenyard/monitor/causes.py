@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tokenyard.monitor.figures import Figures
+from tokenyard.monitor.figures import Figures, Making
 from tokenyard.stages import StageTime
 
 #: storage: waiting for bytes. decode: the processor decodes. python: transforms, and Python's lock. copying: the
@@ -22,10 +22,7 @@ def causes(figures: Figures) -> dict[Cause, float]:
     """Share out the time of a batch. What a thread waited and did not queue for is storage's where it was reading."""
     making = figures.making
     stages = making.stages
-    waited, queued = making.waited_ns, making.queued_ns or 0
-    all_waited = sum(waited.values())
-    # Where a thread was when it queued isn't known; it is taken to be where it waited.
-    left = max(0, all_waited - queued) / all_waited if all_waited else 0.0
+    waited, queued, left = making.waited_ns, making.queued_ns or 0, _not_queued(making)
     reading = left * (waited.get("read", 0) + waited.get("decode", 0))
     other = left * (waited.get("transform", 0) + waited.get("tensors", 0))
     if is_interpreter_held(figures) and not is_disk_at_work(figures):
@@ -46,12 +43,26 @@ def main_cause(figures: Figures, found: dict[Cause, float]) -> Cause:
     return max((cause for cause in found if light or cause != "cores"), key=lambda cause: found[cause])
 
 
+def transform_waits(figures: Figures) -> bool:
+    """Whether what Python takes is mostly a transform that waits, with Python's lock released."""
+    making = figures.making
+    waited_ms = _not_queued(making) * making.waited_ns.get("transform", 0) / 1e6 / max(1, making.num_batches)
+    return not is_interpreter_held(figures) and waited_ms > causes(figures)["python"] / 2
+
+
 def is_interpreter_held(figures: Figures) -> bool:
-    """Whether threads wait for Python's lock, since some thread computes in Python."""
-    return figures.system.interpreter_late_ms >= _LATE_MS
+    """Whether threads wait for Python's lock, since some thread computes in Python; workers have locks of their own."""
+    return figures.making.makers != "workers" and figures.system.interpreter_late_ms >= _LATE_MS
 
 
 def is_disk_at_work(figures: Figures) -> bool:
     """Whether the corpus's disk was busy."""
     disk = figures.system.disk
     return disk is not None and disk.utilisation >= _DISK_AT_WORK
+
+
+def _not_queued(making: Making) -> float:
+    """The share of waiting that was not for a core."""
+    # Where a thread was when it queued isn't known; it is taken to be where it waited.
+    all_waited = sum(making.waited_ns.values())
+    return max(0, all_waited - (making.queued_ns or 0)) / all_waited if all_waited else 0.0

@@ -133,6 +133,11 @@ class Figures:
         return self.wait_ms / max(1e-9, self.wait_ms + self.compute_ms)
 
     @property
+    def batches_per_step(self) -> float:
+        """Micro-batches of a step, on average."""
+        return self.num_batches / max(1, self.num_steps)
+
+    @property
     def compute_ms_per_batch(self) -> float:
         """What the loop does between two micro-batches."""
         return self.compute_ms * self.num_steps / max(1, self.num_batches)

@@ -156,6 +156,7 @@ class Monitor:
         now = time.perf_counter()
         seconds, self._begun = now - self._begun, now
         cache = self._cached()
+        self._summary.add_steps(steps)
         if len(steps) < _FEWEST_STEPS:
             return
         window = Window(loader=self.loader, steps=steps, made=made, seconds=seconds, cache=cache)
@@ -172,7 +173,7 @@ class Monitor:
         unknown = self._board.unknown if figures.world_size > 1 else ""
         report = Report(figures=figures, verdict=straggler(ranks) or verdict, ranks=ranks, ranks_unknown=unknown)
         self.reports.append(report)
-        self._summary.add(report, sum(step.waited for step in steps), sum(step.computed for step in steps))
+        self._summary.add(report)
         for sink in [*self._sinks]:
             self._write(sink, report)
 

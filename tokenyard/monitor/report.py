@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tokenyard.monitor.collector import StepTimes
 from tokenyard.monitor.figures import Figures
 from tokenyard.monitor.ranks import RankWindow
 from tokenyard.monitor.verdict import Verdict
@@ -93,10 +94,19 @@ class Report:
 
 @dataclass
 class Summary:
-    """All windows of a run together."""
+    """All steps of a run together, and the verdicts of its windows.
+
+    Attributes:
+        num_steps: all that were seen, also those too few for a window.
+        waited: seconds, for data.
+        waited_first: of these, in the first step of each iteration, before which nothing is read ahead.
+        computed: seconds.
+        windows: that were reported.
+    """
 
     num_steps: int = 0
     waited: float = 0.0
+    waited_first: float = 0.0
     computed: float = 0.0
     windows: int = 0
 
@@ -104,12 +114,16 @@ class Summary:
         self._verdicts: Counter[str] = Counter()
         self._last: dict[str, Verdict] = {}
 
-    def add(self, report: Report, waited: float, computed: float) -> None:
-        """Count a window, and the seconds that its steps waited and computed."""
+    def add_steps(self, steps: Sequence[StepTimes]) -> None:
+        """Count steps, and the seconds that they waited and computed."""
+        self.num_steps += len(steps)
+        self.waited += sum(step.waited for step in steps)
+        self.waited_first += sum(step.waited for step in steps if step.is_first)
+        self.computed += sum(step.computed for step in steps)
+
+    def add(self, report: Report) -> None:
+        """Count a window and its verdict."""
         self.windows += 1
-        self.num_steps += report.figures.num_steps
-        self.waited += waited
-        self.computed += computed
         if report.verdict is not None:
             self._verdicts[report.verdict.kind] += 1
             self._last[report.verdict.kind] = report.verdict
@@ -121,7 +135,8 @@ class Summary:
             return "no steps were seen"
         lines = [
             f"{self.num_steps} steps in {seconds:.0f} s: {self.waited:.1f} s waiting for data, "
-            f"{self.waited / seconds:.1%} of the time"
+            f"{self.waited / seconds:.1%} of the time; {self.waited_first:.1f} s of it in the first step of an "
+            "iteration, which windows leave out"
         ]
         lines += [
             f"    in {count} of {self.windows} windows {self._last[kind]}"

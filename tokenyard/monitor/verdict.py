@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenyard.monitor.advice import with_makers, without_wait
-from tokenyard.monitor.causes import Cause, causes, main_cause
+from tokenyard.monitor.causes import Cause, causes, main_cause, transform_waits
 from tokenyard.monitor.figures import Figures
 from tokenyard.storage.cache.counts import Counts
 
@@ -69,8 +69,7 @@ def judge(figures: Figures) -> Verdict | None:
         return None
     return _of_copy(figures) or Verdict(
         kind="not the loader",
-        evidence=f"the GPU is {gpu:.0f}% busy, and a step waits {_ms(figures.wait_ms)} for its data, "
-        f"{figures.wait_share:.0%} of it",
+        evidence=f"the GPU is {gpu:.0f}% busy, and {_waiting(figures)}",
         advice="look at the training step itself: small kernels, .item() and other synchronisation, logging, "
         "checkpoints, other ranks (torch.profiler shows them)",
     )
@@ -86,10 +85,7 @@ def _of_loader(figures: Figures) -> Verdict:
         return _of_cache(figures)
     elif _are_idle(figures, found["cores"]):
         return _of_prefetch(figures)
-    evidence = (
-        f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it; of the "
-        f"{_ms(making.wall_ms)} that a batch takes to make, "
-    )
+    evidence = f"{_waiting(figures)}; of the {_ms(making.wall_ms)} that a {_batch(figures)} takes to make, "
     if cause != "cores" and found["cores"] >= _QUEUED * making.wall_ms:
         evidence += f"{_ms(found['cores'])} are waiting for a core, and "
     evidence += f"{_ms(found[cause])} "
@@ -107,7 +103,7 @@ def _are_idle(figures: Figures, queued_ms: float) -> bool:
     worked = making.num_batches * making.wall_ms
     if making.num_makers == 1:
         worked = max(worked, figures.wait_share * room)
-    queued_a_step = queued_ms * figures.num_batches / max(1, figures.num_steps)
+    queued_a_step = queued_ms * figures.batches_per_step
     lacks_cores = queued_ms >= _MOSTLY * making.wall_ms and queued_a_step >= figures.wait_ms
     return worked < _IDLE * room and not lacks_cores
 
@@ -123,9 +119,8 @@ def _of_cache(figures: Figures) -> Verdict:
     late = f", {cache.evicted_late} of them evicted before they were read" if cache.evicted_late else ""
     return Verdict(
         kind="network",
-        evidence=f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it; "
-        f"{cache.waits} ranges were not in the cache when they were due{late}, and were waited for "
-        f"{_ms(cache.wait_ns / 1e6)} in all; {figures.fetched_mb_per_s:.1f} MB/s come in from "
+        evidence=f"{_waiting(figures)}; {cache.waits} ranges were not in the cache when they were due{late}, and "
+        f"were waited for {_ms(cache.wait_ns / 1e6)} in all; {figures.fetched_mb_per_s:.1f} MB/s come in from "
         f"{figures.source.file_system or 'where the corpus lies'}",
         advice="give loader.cache.bytes more, so that more is fetched ahead and kept for the next epoch, or keep the "
         f"corpus nearer or smaller (tokenyard convert --to parquet); {without_wait(figures)}",
@@ -170,12 +165,19 @@ def _of_decoding(figures: Figures, evidence: str) -> Verdict:
 
 
 def _of_python(figures: Figures, evidence: str) -> Verdict:
+    if transform_waits(figures):
+        return Verdict(
+            kind="python",
+            evidence=f"{evidence}are a transform that waits rather than computes",
+            advice=with_makers(figures, waits=True, only="threads")
+            or f"let the transform wait less, or do what it does once before; {without_wait(figures)}",
+        )
     late = figures.system.interpreter_late_ms
     held = f", and threads wait {late:.1f} ms for Python's lock" if late >= 1 else ""
     return Verdict(
         kind="python",
         evidence=f"{evidence}are a transform or other work in Python{held}",
-        advice=with_makers(figures, waits=False, processes=True)
+        advice=with_makers(figures, waits=False, only="workers")
         or f"make the transform cheaper (numpy on whole arrays), or do it once before; {without_wait(figures)}",
     )
 
@@ -207,7 +209,7 @@ def _of_prefetch(figures: Figures) -> Verdict:
     factor = making.prefetch_factor
     return Verdict(
         kind="prefetch",
-        evidence=f"a step waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it, though "
+        evidence=f"{_waiting(figures)}, though "
         f"{making.num_makers} {making.makers} are idle for part of the time: some batches take far longer than the "
         f"{_ms(making.wall_ms)} that one takes on average",
         advice=f"loader.prefetch_factor {factor} -> {4 * factor}, so that slow batches are begun earlier; "
@@ -236,6 +238,19 @@ def _more_cores(figures: Figures) -> str:
         f"give this rank more cores (SLURM: --cpus-per-task, Kubernetes: limits.cpu), or end what else runs here: "
         f"{min(needed, 999)} busy cores would make batches as fast as they are taken; {without_wait(figures)}"
     )
+
+
+def _waiting(figures: Figures) -> str:
+    step = f"a step of {figures.batches_per_step:.3g} micro-batches" if _has_several(figures) else "a step"
+    return f"{step} waits {_ms(figures.wait_ms)} for its data, {figures.wait_share:.0%} of it"
+
+
+def _batch(figures: Figures) -> str:
+    return "micro-batch" if _has_several(figures) else "batch"
+
+
+def _has_several(figures: Figures) -> bool:
+    return figures.num_batches > figures.num_steps
 
 
 def _or(other: str) -> str:
