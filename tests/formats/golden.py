@@ -48,7 +48,7 @@ def without_cells(files: dict[str, bytes]) -> dict[str, bytes]:
     for name, data in files.items():
         if name.endswith(".idx"):
             index = ShardIndex.from_bytes(data, name)
-            kept = {n: a for n, a in index.arrays.items() if not n.startswith("cells:")}
+            kept = {n: a for n, a in index.arrays.items() if not n.startswith("xxh3:")}
             data = ShardIndex(arrays=kept, meta=index.meta).to_bytes()
         if not name.endswith("manifest.json"):
             found[name] = data
