@@ -83,10 +83,13 @@ def states_of(ranks):
 def uninterrupted(home):
     """Forty steps of each kind of run, over several epochs."""
     return {
-        kind: list(islice(steps_from(start(config(home, kind))), 40))
+        kind: list(islice(steps_from(start(config(home, kind))), MOST_STEPS))
         for kind in ("single", "padded", "mixture", "ramp")
     }
 
+
+#: Five runs of nine steps.
+MOST_STEPS = 45
 
 engines = st.sampled_from([{"num_threads": 0}, {"num_threads": 1}, {"num_threads": 3, "prefetch_factor": 2}])
 
