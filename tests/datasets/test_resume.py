@@ -81,7 +81,7 @@ def states_of(ranks):
 
 @pytest.fixture(scope="module")
 def uninterrupted(home):
-    """Forty steps of each kind of run, over several epochs."""
+    """The first steps of each kind of run, over several epochs."""
     return {
         kind: list(islice(steps_from(start(config(home, kind))), MOST_STEPS))
         for kind in ("single", "padded", "mixture", "ramp")

@@ -103,7 +103,7 @@ def _end(running: Collection[Any]) -> None:
     if not (running and ray.is_initialized()):  # Ray would begin a cluster here to be asked
         return
     with suppress(RayError):  # of a cluster that is gone
-        for ref in running:
+        for ref in ray.wait(list(running), num_returns=len(running), timeout=0)[1]:
             ray.cancel(ref)  # by an interrupt; where a process is killed that has just ended, Ray ends this one too
         ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_SECONDS)
 
