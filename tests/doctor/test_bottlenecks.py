@@ -5,16 +5,17 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 
+from tests.cores import on_one_core
 from tests.monitor.runs import in_python, settings, slow_storage, write
 from tests.servers import web
 from tokenyard.doctor import examine
 from tokenyard.doctor.page import advice, sentence
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("served_first")]
 
 #: Times that an examination is repeated where other work on this machine had the cores or the disk.
 ATTEMPTS = 4
@@ -23,16 +24,6 @@ ATTEMPTS = 4
 @pytest.fixture(scope="module")
 def npy(tmp_path_factory):
     return write(tmp_path_factory.mktemp("doctor") / "npy")
-
-
-@pytest.fixture(autouse=True)
-def served_first():
-    """What a test begins has the cores before other work has them, where the system lets it (root may)."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -10)
-    yield
-    os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def found_by(config, is_right, *, seconds=4.0, **options):
@@ -129,33 +120,29 @@ def test_a_slow_transform_is_the_limit_of_all_ranks_together(npy):
     assert report.ceiling.steps_per_second < 2 * report.tried[0].steps_per_second
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't keep processes on a core")
 def test_too_few_cores_for_the_copies_are_told(npy):
     config = settings(npy, batch=512, num_threads=1, sample={"boundaries": True})
-    report = found_by(config, is_limited_by("threads"), step_ms=0.05, warm=True)
+    with on_one_core():
+        report = found_by(config, is_limited_by("threads"), step_ms=0.05, warm=True)
     assert "are finding, copying and making tensors" in report.limit.evidence
-    # More threads where a core is free, else more cores.
-    assert "loader.num_threads" in report.limit.advice or "give this rank more cores" in report.limit.advice
+    assert "give this rank more cores" in report.limit.advice
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't keep processes on a core")
 def test_cores_that_others_keep_busy_are_the_limit(npy):
-    cores = os.sched_getaffinity(0)
-    one = {min(cores)}
-    burn = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {one})\nwhile True: pass"]
+    burn = [sys.executable, "-c", "while True: pass"]
     config = settings(npy, batch=512, num_threads=1, sample={"boundaries": True})
     # Steps of twice what the data take, as long as a core is had.
     step_ms = 2e3 / examine(config, seconds=4.0, warm=True).check.steps_per_second
-    with ExitStack() as stack:
+    with on_one_core(), ExitStack() as stack:
         for _ in range(6):
             process = stack.enter_context(subprocess.Popen(burn))
             stack.callback(process.kill)
-        stack.callback(os.sched_setaffinity, 0, cores)
-        os.sched_setaffinity(0, one)
         report = found_by(config, is_limited_by("cpu"), step_ms=step_ms, warm=True)
     assert report.cores == 1
     assert "are waiting for a core" in report.limit.evidence
-    # More threads where a core is free, else more cores.
-    assert "loader.num_threads" in report.limit.advice or "give this rank more cores" in report.limit.advice
+    assert "give this rank more cores" in report.limit.advice
 
 
 def test_a_disk_that_stalls_now_and_then_is_hidden_by_reading_further_ahead(npy, monkeypatch):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
 import pytest
@@ -15,22 +15,12 @@ import tokenyard
 from tests.monitor.runs import check_verdict, in_python, loader_of, slow_storage, streamed, watched, write
 from tests.servers import files, web
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("served_first")]
 
 
 @pytest.fixture(scope="module")
 def npy(tmp_path_factory):
     return write(tmp_path_factory.mktemp("monitor") / "npy")
-
-
-@pytest.fixture(autouse=True)
-def served_first():
-    """What a test begins has the cores before other work has them, where the system lets it (root may)."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -10)
-    yield
-    os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 @contextmanager
