@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import re
-import subprocess
-import threading
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
+
+from tests.servers.processes import server_process
 
 #: Those of every Azurite: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
 _ACCOUNT = "devstoreaccount1"
@@ -55,33 +54,8 @@ class Azurite:
 
 @contextmanager
 def azurite() -> Iterator[Azurite]:
-    """Start one, and end it by its own process id."""
+    """Start one, and end it."""
     options = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence", "--skipApiVersionCheck"]
-    process = subprocess.Popen(
-        ["azurite-blob", *options, "--disableTelemetry"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        lines: list[str] = []
-        for line in process.stdout:
-            lines.append(line)
-            if found := re.search(r"listens on http://127\.0\.0\.1:(\d+)", line):
-                break
-        else:
-            raise RuntimeError("Azurite did not start:\n" + "".join(lines))
-        # Its log of requests has to go somewhere, or it waits for the pipe.
-        drain = threading.Thread(target=lambda: [None for _ in process.stdout or ()])
-        drain.start()
-        try:
-            yield Azurite(int(found.group(1)))
-        finally:
-            process.kill()
-            drain.join()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    command = ["azurite-blob", *options, "--disableTelemetry"]
+    with server_process(command, r"listens on http://127\.0\.0\.1:(\d+)") as port:
+        yield Azurite(port)

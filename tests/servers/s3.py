@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
-import threading
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from tests.servers.processes import server_process
 
 #: What any S3 client takes from the environment; moto believes every key.
 CREDENTIALS = {
@@ -44,33 +42,7 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """Start one, and end it by its own process id."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stderr is not None
-    try:
-        lines: list[str] = []
-        for line in process.stderr:
-            lines.append(line)
-            if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", line):
-                break
-        else:
-            raise RuntimeError("moto's server did not start:\n" + "".join(lines))
-        # Its log of requests has to go somewhere, or it waits for the pipe.
-        drain = threading.Thread(target=lambda: [None for _ in process.stderr or ()])
-        drain.start()
-        try:
-            yield S3Server(int(found.group(1)))
-        finally:
-            process.kill()
-            drain.join()
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    """Start one, and end it."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with server_process(command, r"Running on http://127\.0\.0\.1:(\d+)") as port:
+        yield S3Server(port)
