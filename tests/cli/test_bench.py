@@ -1,13 +1,11 @@
 """`tokenyard bench`, as a user types it."""
 
 import json
-import signal
-import sys
 
 import pytest
 
+from tests.cli.commands import end
 from tests.corpora import random_rows, write_corpus
-from tokenyard.cli import main
 
 SMALL = ["--rounds", "1", "--seconds", "0.02", "--batch-size", "4", "--no-cold"]
 
@@ -17,17 +15,9 @@ def bench(monkeypatch, capsys, tmp_path):
     """Run `tokenyard bench` with arguments; returns standard output, or the error."""
 
     def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["tokenyard", "bench", *map(str, arguments)])
         monkeypatch.chdir(tmp_path)
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == code, said.out + said.err
-        return said.err if code else said.out
+        out, err = end(monkeypatch, capsys, "bench", *arguments, code=code)
+        return err if code else out
 
     return run
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cli.commands import end
 from tests.runs import ROWS, RUNS, open_run, packed_rows, settings, write_corpora
-from tokenyard.cli import main
 from tokenyard.config import TrainConfig
 from tokenyard.datasets.occurrences import occurrences
 from tokenyard.datasets.receipt import receipt
@@ -32,17 +31,8 @@ def order(home, tmp_path, monkeypatch, capsys):
         path = tmp_path / "train.yaml"
         config = name if isinstance(name, TrainConfig) else settings(home, **RUNS[name])
         path.write_text(yaml.safe_dump(config.model_dump(exclude_defaults=True)))
-        monkeypatch.setattr(sys, "argv", ["tokenyard", "order", "--config", str(path), *map(str, args)])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        run.printed = said.out
-        assert (ended.value.code or 0) == code, said.out + said.err
-        return said.err if code else said.out
+        run.printed, err = end(monkeypatch, capsys, "order", "--config", path, *args, code=code)
+        return err if code else run.printed
 
     return run
 

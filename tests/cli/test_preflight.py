@@ -1,15 +1,13 @@
 """`tokenyard doctor --preflight`, as a user types it: its page, its JSON, its exit codes and its errors."""
 
 import json
-import signal
-import sys
 
 import pytest
 import yaml
 
+from tests.cli.commands import end
 from tests.preflight.texts import documents, marked
 from tests.runs import RUNS, loaders, settings, write_corpora
-from tokenyard.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +22,8 @@ def doctor(tmp_path, monkeypatch, capsys):
     def run(config, *args, code=0):
         path = tmp_path / "train.yaml"
         path.write_text(yaml.safe_dump(config.model_dump(exclude_defaults=True)))
-        monkeypatch.setattr(sys, "argv", ["tokenyard", "doctor", "--preflight", str(path), *map(str, args)])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        assert (ended.value.code or 0) == code, said.out + said.err
-        return said.err if code == 2 else said.out
+        out, err = end(monkeypatch, capsys, "doctor", "--preflight", path, *args, code=code)
+        return err if code == 2 else out
 
     return run
 
