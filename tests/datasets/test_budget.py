@@ -354,7 +354,7 @@ def test_other_weights_begin_at_a_step_too():
     run = sampler(mixture())
     other = sampler(mixture(weights=(1, 3)))
     with pytest.raises(
-        ConfigError, match=r"taken at step 3 of a run with other settings: weights .* was \[49152, 16384"
+        ConfigError, match=r"taken at step 3 of a run with other settings: weights .* were \[49152, 16384"
     ):
         other.load_state_dict(run.state_dict(3))
     other.load_state_dict(run.state_dict(3), new_segment=True)
