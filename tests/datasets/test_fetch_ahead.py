@@ -69,17 +69,17 @@ class Cache:
         self.held: set[int] = set()
         self.lock = threading.Lock()
 
-    def fetch(self, wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+    def fetch(self, wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
         with self.lock:
             for _, piece in wanted:
                 if step is not None and step:
-                    return False
+                    return step
                 if piece == self.lost:
                     self.lost = -1
                 else:
                     self.held.add(piece)
         has_room()
-        return True
+        return None
 
     def has(self, tile: int) -> bool:
         return tile in self.held
@@ -132,7 +132,7 @@ def test_what_another_rank_needs_earlier_has_room_first_and_what_is_waited_for_w
     told: list[int] = []
     asked: list[int | None] = []
 
-    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
         asked.append(step)
         return cache.fetch(wanted, None, has_room)
 
@@ -149,7 +149,7 @@ def test_what_another_rank_needs_earlier_has_room_first_and_what_is_waited_for_w
 def test_what_failed_far_ahead_is_tried_again_when_it_is_needed_and_then_an_error(failures: int) -> None:
     cache, left = Cache(lost=-1), [failures]
 
-    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> bool:
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
         if wanted[0][1] == 9 and left[0]:
             left[0] -= 1
             raise StorageError("the store was away")
@@ -158,7 +158,7 @@ def test_what_failed_far_ahead_is_tried_again_when_it_is_needed_and_then_an_erro
     ahead = ahead_of(cache, 10, fetch=fetch)
     while ahead._take():
         pass
-    wait([coming.tiles[tile] for coming in ahead._coming for tile in coming.tiles])
+    wait([one.future for coming in ahead._coming for one in coming.tiles])
     requests = ahead.run()
     assert [next(requests).step for _ in range(9)] == list(range(9))
     if failures == 1:

@@ -205,14 +205,18 @@ def test_what_goes_is_what_the_obvious_search_finds_and_no_more(
 def test_what_is_to_come_waits_for_a_piece_that_is_done_with_in_time_and_takes_no_other_in_its_place() -> None:
     pieces = [Piece(file, 0, 100) for file in "ab"]
 
-    def outlook(*, next_of_a: int, leaving: bool) -> Outlook:
+    def outlook(*, next_of_a: int, done: int) -> Outlook:
         # a is used now, or was, and then at 160; b at 128.
-        return Outlook(next=np.array([next_of_a, 128]), later=np.array([160, 128]), leaving=np.array([leaving, False]))
+        return Outlook(
+            next=np.array([next_of_a, 128]), later=np.array([160, 128]), done=np.array([done, -1]), early=48
+        )
 
-    assert to_evict(pieces, outlook(next_of_a=40, leaving=True), 100, 64) == []
-    assert to_evict(pieces, outlook(next_of_a=160, leaving=True), 100, 64) == pieces[:1]
+    assert to_evict(pieces, outlook(next_of_a=40, done=44), 100, 64) == []
+    assert outlook(next_of_a=40, done=44).first_done(64) == 44
+    assert to_evict(pieces, outlook(next_of_a=160, done=-1), 100, 64) == pieces[:1]
+    assert outlook(next_of_a=160, done=-1).first_done(64) == NEVER
     # It would be done with too late.
-    assert to_evict(pieces, outlook(next_of_a=60, leaving=False), 100, 64) == pieces[1:]
+    assert to_evict(pieces, outlook(next_of_a=60, done=62), 100, 64) == pieces[1:]
 
 
 def test_without_an_order_what_came_first_goes_first(tmp_path: Path) -> None:

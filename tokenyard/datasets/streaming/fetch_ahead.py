@@ -23,14 +23,32 @@ _MAX_REQUESTS = 1 << 12
 _ATTEMPTS = 3
 #: How long a wait goes on before it is looked whether there is still something to wait for.
 _LOOK_SECONDS = 0.05
+#: How long one for room goes on while the run is not where some would be free: others may have made room all the same.
+_ROOM_SECONDS = 0.25
 #: How long one goes on for another rank, which says nothing when it has its room.
 _TURN_SECONDS = 0.01
 
 #: Tells the step of the plan at which a step of the run begins.
 PlanStep = Callable[[int], int]
 #: Puts pieces into the cache before a step of the plan, or at once where that is None, and calls back when it has room
-#: for them, before they come; False where there is no room.
-Fetch = Callable[[Sequence[FilePiece], int | None, Callable[[], None]], bool]
+#: for them, before they come. Where there is no room it returns the step at which there may be some, and None elsewhere.
+Fetch = Callable[[Sequence[FilePiece], int | None, Callable[[], None]], int | None]
+
+
+class _Fetching:
+    """A tile on its way into the cache. ``call`` wakes the thread that brings it, and no other one."""
+
+    def __init__(self, tile: int, number: int, step: int, turn: int) -> None:
+        self.tile = tile
+        self.number = number
+        self.step = step
+        self.turn = turn
+        self.call = threading.Event()
+        self.future: Future[None]
+
+    @property
+    def has_failed(self) -> bool:
+        return self.future.done() and self.future.exception() is not None
 
 
 @dataclass
@@ -38,7 +56,7 @@ class _Coming:
     """A request, and the tiles that it needs, on their way."""
 
     request: Request
-    tiles: dict[int, Future[None]]
+    tiles: list[_Fetching]
     num_bytes: int
 
 
@@ -83,14 +101,16 @@ class FetchAhead:
         self._waited = waited
         self._note = note
         self._coming: deque[_Coming] = deque()
-        self._recent: OrderedDict[int, Future[None]] = OrderedDict()
-        self._moved = threading.Condition()
+        self._recent: OrderedDict[int, _Fetching] = OrderedDict()
         self._given, self._taken, self._bytes_ahead = 0, 0, 0
         # Tiles take room in the order in which they are asked for: a later one would have to go for an earlier one.
+        # Below are those that have none yet, by their turns.
+        self._turns = threading.Lock()
         self._asked, self._turn = 0, 0
-        self._passed: set[int] = set()
-        # The steps before which tiles want room, by their turns; that of the last request taken; and what was told.
-        self._steps: dict[int, int] = {}
+        self._roomless: dict[int, _Fetching] = {}
+        # How far the run is, and how far it must be before there is room for the one whose turn it is.
+        self._step = self._room_at = -1
+        # The step of the last request taken, and the one that was told.
         self._horizon = self._told = NEVER
         self._ends = self._closed = False
         self._failure: Exception | None = None
@@ -112,34 +132,36 @@ class FetchAhead:
         finally:
             self._close()
 
-    def moved(self) -> None:
-        """Say that the run has gone on, so that there may be room again."""
-        with self._moved:
-            self._moved.notify_all()
+    def moved(self, step: int) -> None:
+        """Say how far the run has gone on, in steps of the plan: there may be room again."""
+        self._step = step
+        if step >= self._room_at and (first := self._roomless.get(self._turn)) is not None:
+            first.call.set()
 
     def _wait_for(self, coming: _Coming) -> None:
         self._given += 1
-        self.moved()
         begin = None
         # What went wrong long ago may go well now that it is needed.
-        failed = {tile for tile, future in coming.tiles.items() if future.done() and future.exception() is not None}
+        failed = [one for one in coming.tiles if one.has_failed]
         for _ in range(_ATTEMPTS):
-            while waiting := [future for future in coming.tiles.values() if not future.done()]:
+            while waiting := [one for one in coming.tiles if not one.future.done()]:
                 begin = begin or time.monotonic_ns()
+                for one in waiting:
+                    one.call.set()
                 if not self._take():
-                    wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+                    wait([one.future for one in waiting], _LOOK_SECONDS, FIRST_COMPLETED)
             try:
-                for tile, future in coming.tiles.items():
-                    if tile not in failed:
-                        future.result()
+                for one in coming.tiles:
+                    if one not in failed:
+                        one.future.result()
                 # Others may have needed the room since a tile came.
-                gone = [tile for tile in coming.tiles if not self._is_there(tile)]
+                gone = [one for one in coming.tiles if not self._is_there(one.tile)]
                 if not gone:
                     break
                 begin = begin or time.monotonic_ns()
                 # Here and now: all threads may wait for room that there will be when this request was given out.
-                for tile in gone:
-                    self._bring(tile, -1, 0, -1)
+                for one in gone:
+                    self._bring(one)
             except Exception as e:
                 e.add_note(self._note(coming.request))
                 raise
@@ -166,81 +188,90 @@ class FetchAhead:
             return False
         number, num_bytes = self._taken, 0
         self._taken += 1
-        futures = {}
+        fetching = []
         for tile in tiles:
             if tile not in self._recent:
                 num_bytes += self._tiles.mean_bytes(tile)
-            futures[tile] = self._asked_for(tile, number, step)
+            fetching.append(self._asked_for(tile, number, step))
         self._horizon = step
         self._tell()
         self._bytes_ahead += num_bytes
-        self._coming.append(_Coming(request, futures, num_bytes))
+        self._coming.append(_Coming(request, fetching, num_bytes))
         return True
 
-    def _asked_for(self, tile: int, number: int, step: int) -> Future[None]:
+    def _asked_for(self, tile: int, number: int, step: int) -> _Fetching:
         """Return the fetching of a tile: the one begun, or one that looks again whether it is there."""
-        future = self._recent.get(tile)
-        if future is None or (future.done() and not self._is_there(tile)):
-            with self._moved:
-                turn, self._asked = self._asked, self._asked + 1
-                self._steps[turn] = step
-            future = self._recent[tile] = self._threads.submit(partial(self._bring, tile, number, step, turn))
+        one = self._recent.get(tile)
+        if one is None or (one.future.done() and not self._is_there(tile)):
+            with self._turns:
+                one = self._recent[tile] = self._roomless[self._asked] = _Fetching(tile, number, step, self._asked)
+                self._asked += 1
+            one.future = self._threads.submit(partial(self._bring, one))
         self._recent.move_to_end(tile)
         if len(self._recent) > _MAX_RECENT:
             self._recent.popitem(last=False)
-        return future
+        return one
 
     def _is_there(self, tile: int) -> bool:
         return all(file.has(piece) for file, piece in self._tiles.pieces(tile))
 
-    def _bring(self, tile: int, number: int, step: int, turn: int) -> None:
+    def _bring(self, one: _Fetching) -> None:
         """Fetch a tile that a request needs at a step, in its turn; or at once when the request is waited for."""
         try:
-            pieces = self._tiles.pieces(tile)
+            pieces = self._tiles.pieces(one.tile)
             if sum(piece.num_bytes for _, piece in pieces) > self._max_bytes:
                 return  # there will never be room, so it is read without the cache
-            while self._given <= number and not self._closed and not self._is_turn(turn, step):
-                pass
-            # What the loop waits for is fetched whatever has to go for it.
-            while not self._fetch(pieces, None if self._given > number else step, lambda: self._pass(turn)):
-                with self._moved:
-                    if self._closed:
-                        return
-                    self._moved.wait(_LOOK_SECONDS)
+            self._wait_for_turn(one)
+            while not self._closed:
+                # Whatever calls from here on has seen less than the attempt sees.
+                one.call.clear()
+                # What the loop waits for is fetched whatever has to go for it.
+                urgent = self._given > one.number
+                room_at = self._fetch(pieces, None if urgent else one.step, partial(self._pass, one))
+                if room_at is None:
+                    return
+                if urgent:
+                    one.call.wait(_LOOK_SECONDS)
+                    continue
+                self._room_at = room_at
+                one.call.wait(_LOOK_SECONDS if self._step >= room_at else _ROOM_SECONDS)
         finally:
-            self._pass(turn)
+            self._pass(one)
 
-    def _is_turn(self, turn: int, step: int) -> bool:
-        """Wait a little, if it is another one's turn to take room; of the node's ranks, the one that needs it first."""
-        if self._turn < turn:
-            with self._moved:
-                if self._turn < turn:
-                    self._moved.wait(_LOOK_SECONDS)
-        elif self._is_next(step):
-            return True
-        else:
-            with self._moved:
-                self._moved.wait(_TURN_SECONDS)
-        return False
-
-    def _pass(self, turn: int) -> None:
-        """Let the next one take room."""
-        with self._moved:
-            if turn < self._turn:
+    def _wait_for_turn(self, one: _Fetching) -> None:
+        """Wait until it is a tile's turn to take room, of the node's ranks the one that needs it first; or is called."""
+        while True:
+            one.call.clear()
+            if self._given > one.number or self._closed:
                 return
-            self._passed.add(turn)
-            while self._turn in self._passed:
-                self._passed.remove(self._turn)
-                del self._steps[self._turn]
+            if self._turn < one.turn:
+                one.call.wait()
+            elif self._is_next(one.step):
+                return
+            else:
+                one.call.wait(_TURN_SECONDS)
+
+    def _pass(self, one: _Fetching) -> None:
+        """Let the next one take room."""
+        with self._turns:
+            if self._roomless.pop(one.turn, None) is None:
+                return
+            while self._turn < self._asked and self._turn not in self._roomless:
                 self._turn += 1
-            self._tell()
-            self._moved.notify_all()
+            first = self._roomless.get(self._turn)
+            self._room_at = -1
+        self._tell()
+        if first is not None:
+            first.call.set()
 
     def _tell(self) -> None:
         """Tell before which step room is wanted next: where all that was asked for has its room, it is yet to be."""
-        with self._moved:
-            later = NEVER if self._ends else self._horizon
-            wanted = NEVER if self._closed else self._steps.get(self._turn, later)
+        with self._turns:
+            first = self._roomless.get(self._turn)
+            if self._closed or (first is None and self._ends):
+                wanted = NEVER
+            else:
+                wanted = self._horizon if first is None else first.step
             if wanted != self._told:
                 self._told = wanted
                 self._wants(wanted)
@@ -249,5 +280,8 @@ class FetchAhead:
         """Take no more, and wait for what is under way."""
         self._closed = True
         self._tell()
-        self.moved()
+        with self._turns:
+            waiting = list(self._roomless.values())
+        for one in waiting:
+            one.call.set()
         self._threads.end()

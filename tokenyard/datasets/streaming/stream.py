@@ -80,7 +80,7 @@ class Stream:
         """Tell the others how far this rank is."""
         self._tell(self._sampler.step)
         if self._running is not None:
-            self._running.moved()
+            self._running.moved(self._step)
 
     def _tell(self, step: int) -> None:
         self._step = self._plan_step(step)
@@ -90,13 +90,22 @@ class Stream:
         batches = self._sampler.batches
         return step if batches.budget is None else batches.progress(step).plan_steps
 
-    def _fetch(self, wanted: Sequence[FilePiece], step: int | None, has_room: Callable[[], None]) -> bool:
-        return self._cache.fill_all(
+    def _fetch(self, wanted: Sequence[FilePiece], step: int | None, has_room: Callable[[], None]) -> int | None:
+        room_at = 0
+
+        def look_ahead(pieces: Sequence[Piece], before: int) -> Outlook:
+            nonlocal room_at
+            found = self._outlook(pieces, before)
+            room_at = found.first_done(before)
+            return found
+
+        has_come = self._cache.fill_all(
             [(piece, partial(file.fetch, piece)) for file, piece in wanted],
             before=-1 if step is None else step,
-            look_ahead=self._outlook,
+            look_ahead=look_ahead,
             has_room=has_room,
         )
+        return None if has_come else room_at
 
     def _outlook(self, pieces: Sequence[Piece], before: int) -> Outlook:
         """When pieces are used on this node, by what its ranks tell of themselves."""

@@ -35,10 +35,11 @@ class NodeRank:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some steps, and the tiles that the node uses in them."""
+    """Some steps, the samples and the tiles that the node uses in them."""
 
     start: int
     stop: int
+    num_samples: int
     tiles: Int64Array
 
 
@@ -61,23 +62,24 @@ class TileUses:
         self._piece_samples = min(max(1, mixed // _PIECE_SHARE), _MAX_PIECE_SAMPLES)
         self._ranks: tuple[NodeRank, ...] = ()
         self._pieces: deque[_Piece] = deque()
+        self._samples_ahead = 0
 
     def look_ahead(self, ranks: tuple[NodeRank, ...], step: int) -> None:
         """Look at what these ranks use from a step of the plan on; only at what was not looked at before."""
         if ranks != self._ranks or (self._pieces and step < self._pieces[0].start):
             self._ranks = ranks
             self._pieces.clear()
+            self._samples_ahead = 0
         while self._pieces and self._pieces[0].stop <= step:
-            self._pieces.popleft()
+            self._samples_ahead -= self._pieces.popleft().num_samples
         at = self._pieces[-1].stop if self._pieces else step
         end = self._end(step)
-        samples = sum(self._num_samples(piece.start) * (piece.stop - piece.start) for piece in self._pieces)
-        while at < end and samples < _HORIZON_SAMPLES:
+        while at < end and self._samples_ahead < _HORIZON_SAMPLES:
             size = self._num_samples(at)
             count = min(self._plan.stretch(at), max(1, self._piece_samples // size), end - at)
-            self._pieces.append(_Piece(at, at + count, self._used(at, count)))
+            self._pieces.append(_Piece(at, at + count, count * size, self._used(at, count)))
             at += count
-            samples += count * size
+            self._samples_ahead += count * size
 
     def of_all(self, since: int = 0) -> Int64Array:
         """Return the next use of each tile, at a step or after it, as far as was looked ahead."""

@@ -52,6 +52,7 @@ class DiskCache:
 
     def __init__(self, home: str | os.PathLike[str], max_bytes: int, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self.home = Path(home).expanduser().absolute()
+        self._home = os.fspath(self.home)
         self.max_bytes = max_bytes
         self.wait_seconds = wait_seconds
         self.counters = Counters()
@@ -78,7 +79,11 @@ class DiskCache:
 
     def has(self, piece: Piece) -> bool:
         """Whether a piece is there, whole."""
-        return _is_there(piece.path(self.home), piece)
+        # Asked for each order block of each batch: paths of strings take a third of the time.
+        try:
+            return os.stat(f"{self._home}/{piece.name}").st_size == piece.num_bytes
+        except FileNotFoundError:
+            return False
 
     def read(self, file: str, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Return a range of a file, uint8[stop - start], if a piece holds it."""
@@ -202,13 +207,6 @@ class DiskCache:
             return fetch()
         finally:
             self.counters.add(waits=1, wait_ns=time.monotonic_ns() - begin)
-
-
-def _is_there(path: Path, piece: Piece) -> bool:
-    try:
-        return os.stat(path).st_size == piece.num_bytes
-    except FileNotFoundError:
-        return False
 
 
 def _write_all(handle: int, data: Any) -> None:

@@ -38,10 +38,15 @@ class Piece:
         """Its size."""
         return self.stop - self.start
 
+    @property
+    def name(self) -> str:
+        """Where it lies, from the folder of the cache."""
+        label = f".{self.label}" if self.label else ""
+        return f"{'kept' if self.kept else 'pieces'}/{self.file}/{self.start}-{self.stop}{label}"
+
     def path(self, home: Path) -> Path:
         """Where it lies."""
-        label = f".{self.label}" if self.label else ""
-        return folder_of(home, self.file, self.kept) / f"{self.start}-{self.stop}{label}"
+        return home / self.name
 
     def part(self, home: Path) -> Path:
         """Where it lies while it is fetched."""
