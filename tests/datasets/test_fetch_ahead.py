@@ -116,7 +116,7 @@ def test_a_tile_that_others_evicted_is_fetched_again_while_all_threads_wait_for_
     loop = threading.Thread(target=lambda: found.extend(ahead.run()), daemon=True)
     loop.start()
     loop.join(60)
-    ahead._closed = True  # where it hangs, it is not for ever
+    ahead.leave()  # where it hangs, it is not for ever
     assert [request.step for request in found] == list(range(100))
     assert cache.lost == -1
 

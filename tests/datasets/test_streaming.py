@@ -240,7 +240,7 @@ def test_what_an_epoch_wanted_that_was_left_holds_nobody_up(tmp_path: Path, pack
     assert 0 < rank.wants < NEVER
     run = loader.sampler.begin()
     assert loader._stream is not None
-    assert list(loader._stream.fetched(run, iter(()))) == []
+    assert list(loader._stream.fetched(run, iter(())).run()) == []
     (rank,) = Ranks(tmp_path).living()
     assert rank.wants == NEVER
     del held

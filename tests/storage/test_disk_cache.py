@@ -207,9 +207,7 @@ def test_what_is_to_come_waits_for_a_piece_that_is_done_with_in_time_and_takes_n
 
     def outlook(*, next_of_a: int, done: int) -> Outlook:
         # a is used now, or was, and then at 160; b at 128.
-        return Outlook(
-            next=np.array([next_of_a, 128]), later=np.array([160, 128]), done=np.array([done, -1]), early=48
-        )
+        return Outlook(next=np.array([next_of_a, 128]), later=np.array([160, 128]), done=np.array([done, -1]), early=48)
 
     assert to_evict(pieces, outlook(next_of_a=40, done=44), 100, 64) == []
     assert outlook(next_of_a=40, done=44).first_done(64) == 44

@@ -1,8 +1,11 @@
 """Global batches of as many rows as a budget of tokens allows; see `order.budget` for what they take."""
 
+import functools
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ from tokenyard.errors import ConfigError
 from tokenyard.permutation.checks import check_int
 
 Int64Array = NDArray[np.int64]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: Draws of all ranks that are placed at a time, where steps are short.
 _DRAWS_AT_ONCE = 1 << 16
@@ -26,12 +31,23 @@ _DRAWS_AT_ONCE = 1 << 16
 _EPOCHS_KEPT = 2
 
 
+def _one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
+    """Let one thread at a time ask for what goes through lengths: one takes batches, another asks for states."""
+
+    @functools.wraps(method)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with args[0].asking:  # type: ignore[attr-defined]  # those of BudgetBatches have this
+            return method(*args, **kwargs)
+
+    return alone
+
+
 class BudgetBatches:
     """Global batches of a fixed number of micro-batches, each of as many rows as fit into a budget. See `Batches`.
 
     Where a step begins is found by going through the lengths of rows, from the nearest step that is known: the first
     of the run, the one at which a state was taken, and the first one of each epoch that was come to. The steps of the
-    last epochs asked for are kept.
+    last epochs asked for are kept. Safe in threads.
 
     Args:
         plan: the draws, as steps of one slot.
@@ -53,6 +69,7 @@ class BudgetBatches:
         now: Mark | None = None,
         since: Mark | None = None,
     ) -> None:
+        self.asking = threading.RLock()
         self.plan, self.budget = plan, budget
         self.rank, self.world_size = context.rank, context.world_size
         self.pads = any(segment.last_batch == "pad" for segment in plan.segments)
@@ -69,11 +86,19 @@ class BudgetBatches:
             if mark.step > self._marks[-1].step:
                 self._marks.append(mark)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "asking"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.asking = threading.RLock()
+
     @property
     def is_invertible(self) -> bool:
         """No: the plan has draws, and lengths say which step takes them."""
         return False
 
+    @_one_at_a_time
     def steps_with(self, plan_step: int) -> range:
         """Return the step that takes a draw. Goes through lengths, up to that draw."""
         scan = self._scan(self._marks[self._known(lambda mark: mark.position, plan_step, f"draw {plan_step}")])
@@ -87,6 +112,7 @@ class BudgetBatches:
         step = scan.mark.step + bisect_right(scan.starts, plan_step) - 1
         return range(step, step + 1)
 
+    @_one_at_a_time
     def progress(self, steps: int) -> Progress:
         """Return how far the plan is. Goes through lengths; of what was before settings changed nothing is left out."""
         scan = self._scan_of(steps)
@@ -98,12 +124,14 @@ class BudgetBatches:
             end=scan.stop_step if scan.ends_run else None,
         )
 
+    @_one_at_a_time
     def epoch_of(self, step: int) -> int:
         """Return the epoch in which a step lies. Goes through lengths, up to that step."""
         if step >= ENDLESS:
             return self.plan.epoch_of(step)
         return self._scan_of(step).mark.epoch
 
+    @_one_at_a_time
     def epoch_range(self, epoch: int) -> tuple[int, int]:
         """Return the first step of an epoch, and the first after it. Goes through all lengths up to there."""
         check_int("epoch", epoch, at_least=0)
@@ -127,14 +155,17 @@ class BudgetBatches:
         """Return the micro-batches of some steps."""
         return (stop - start) * len(self._own)
 
+    @_one_at_a_time
     def of_steps(self, step: int, at_most: int) -> list[list[MicroBatch]]:
         """Return the micro-batches of some steps, of which all ranks together have about `_DRAWS_AT_ONCE` samples."""
         return self._micro_batches(step, at_most, self._own)
 
+    @_one_at_a_time
     def of_ranks(self, step: int, at_most: int) -> list[list[MicroBatch]]:
         """Return the micro-batches of some steps, of all ranks."""
         return self._micro_batches(step, at_most, range(self.budget.micro_batches))
 
+    @_one_at_a_time
     def check(self, step: int) -> None:
         """Raise ConfigError where a source has ended the run, or it never comes to a step."""
         if step >= ENDLESS:
@@ -147,11 +178,13 @@ class BudgetBatches:
                 "weight, or set at_end to repeat"
             )
 
+    @_one_at_a_time
     def raises_at(self, step: int) -> bool:
         """Return whether the run is to end with an error before this step."""
         source = self._ended_by(step)
         return source is not None and source.at_end == "raise"
 
+    @_one_at_a_time
     def state(self, step: int) -> dict[str, object]:
         """Return the state at a step."""
         scan = self._scan_of(step)

@@ -201,9 +201,11 @@ class TokenLoader:
             requests = self.sampler.requests(run)
             if self._num_threads:
                 requests = looking_ahead(requests, self.dataset)
-            if self._stream is not None:
-                requests = self._stream.fetched(run, requests)
-            batches = in_order(lambda r: self._load(run, r), requests, self._num_threads, ahead)
+            if self._stream is None:
+                batches = in_order(lambda r: self._load(run, r), requests, self._num_threads, ahead)
+            else:
+                fetched = self._stream.fetched(run, requests)
+                batches = in_order(lambda r: self._load(run, r), fetched.run(), self._num_threads, ahead, fetched.leave)
         with closing(batches):  # what works ahead ends at an error too, whose traceback would hold it
             for request, batch in batches:
                 if isinstance(batch, Failure):

@@ -3,9 +3,8 @@
 import atexit
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import cycle, islice
+from collections.abc import Callable, Generator, Iterable
+from itertools import cycle
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -17,12 +16,28 @@ T = TypeVar("T")
 _SECONDS_AT_EXIT = 30.0
 
 
-def in_order(work: Callable[[S], T], requests: Iterable[S], num_threads: int, ahead: int) -> Generator[tuple[S, T]]:
+def in_order(
+    work: Callable[[S], T],
+    requests: Iterable[S],
+    num_threads: int,
+    ahead: int,
+    leave: Callable[[], None] = lambda: None,
+) -> Generator[tuple[S, T]]:
     """Yield each request with its result, of which up to `ahead` are done before they are asked for.
 
+    One more thread takes the requests, so that whoever asks for results does nothing but that: what requests cost, and
+    what they wait for, is not waited for as long as results are ahead.
+
     Threads take turns, and never wait for whoever asks, so there is nothing to hang on: when the iterator is closed,
-    what is under way is finished, the rest is left, and the threads are gone. With no threads, work is done when asked
-    for.
+    what is under way is finished, the rest is left, and the threads are gone. With no threads, requests are taken and
+    work is done when asked for.
+
+    Args:
+        work: what makes a result of a request.
+        requests: taken by one thread, which closes them if they are a generator.
+        num_threads: that work.
+        ahead: results.
+        leave: called from another thread when the iterator is closed, so that requests which wait do so no more.
 
     Raises:
         Exception: what `work` or `requests` raised, at the place of its result, with its own traceback.
@@ -32,28 +47,83 @@ def in_order(work: Callable[[S], T], requests: Iterable[S], num_threads: int, ah
             yield request, work(request)
         return
     workers: list[_Worker[S, T]] = []
+    taker: _Taker[S, T] | None = None
     try:
         workers += (_Worker(work, number) for number in range(num_threads))
-        upcoming = _begun(workers, requests)
-        begun = deque(islice(upcoming, ahead))
-        while begun:
-            request, results = begun.popleft()
+        taker = _Taker(workers, requests, leave)
+        for _ in range(ahead):
+            taker.take_one()
+        while (begun := taker.begun.get()) is not None:
+            request, results = begun
             result, error = results.get()
             if error is not None:
                 try:
                     raise error
                 finally:
                     del error  # its traceback holds this frame
-            begun.extend(islice(upcoming, 1))
+            taker.take_one()
             yield request, result
             del result  # while the next one is waited for, only the caller holds it
     finally:
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
-            worker.join()
-        if isinstance(requests, Generator):
-            requests.close()  # else it would last as long as somebody holds the traceback of an error
+        threads: list[_Worker[S, T] | _Taker[S, T]] = [*workers, *([] if taker is None else [taker])]
+        for thread in threads:
+            thread.stop()
+        for thread in threads:
+            thread.join()
+
+
+class _Taker(Generic[S, T]):
+    """A thread that takes requests and hands each to the next worker, and a line of those that it handed over.
+
+    In the line stands each request, with where its result will come; what `requests` raises comes in its turn. At its
+    end stands None.
+    """
+
+    def __init__(self, workers: "list[_Worker[S, T]]", requests: Iterable[S], leave: Callable[[], None]) -> None:
+        self.begun: SimpleQueue[tuple[Any, SimpleQueue[Any]] | None] = SimpleQueue()
+        self._workers = workers
+        self._requests = requests
+        self._leave = leave
+        self._wanted: SimpleQueue[bool] = SimpleQueue()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="tokenyard-loader-requests", daemon=True)
+        self._thread.start()
+        _running.add(self)
+
+    def take_one(self) -> None:
+        """Let one more request be taken."""
+        self._wanted.put(True)
+
+    def stop(self) -> None:
+        """Let the thread end after the request that it is at."""
+        self._stopped = True
+        self._wanted.put(False)
+        self._leave()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for its end, or so long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            requests = iter(self._requests)
+            for worker in cycle(self._workers):
+                if not self._wanted.get() or self._stopped:
+                    break
+                request = next(requests)
+                worker.requests.put(request)
+                self.begun.put((request, worker.results))
+                del request
+        except StopIteration:
+            pass
+        except BaseException as e:  # noqa: BLE001  # raised where the result is asked for
+            failed: SimpleQueue[Any] = SimpleQueue()
+            failed.put((None, e))
+            self.begun.put((None, failed))
+        finally:
+            if isinstance(self._requests, Generator):
+                self._requests.close()  # else it would last as long as somebody holds the traceback of an error
+            self.begun.put(None)
 
 
 class _Worker(Generic[S, T]):
@@ -87,7 +157,7 @@ class _Worker(Generic[S, T]):
             del request
 
 
-_running: WeakSet[_Worker[Any, Any]] = WeakSet()
+_running: WeakSet[_Worker[Any, Any] | _Taker[Any, Any]] = WeakSet()
 
 
 @atexit.register
@@ -97,21 +167,9 @@ def _end_all() -> None:
     It ends a daemon where it takes the GIL again, and in the middle of compiled code that aborts the process, whatever
     its exit status was to be.
     """
-    workers = list(_running)
-    for worker in workers:
-        worker.stop()
+    threads = list(_running)
+    for thread in threads:
+        thread.stop()
     until = time.monotonic() + _SECONDS_AT_EXIT
-    for worker in workers:
-        worker.join(max(0.0, until - time.monotonic()))
-
-
-def _begun(workers: list[_Worker[S, T]], requests: Iterable[S]) -> Iterator[tuple[Any, SimpleQueue[Any]]]:
-    """Yield each request with where its result will come; where `requests` itself raises, that comes in its turn."""
-    try:
-        for worker, request in zip(cycle(workers), requests, strict=False):
-            worker.requests.put(request)
-            yield request, worker.results
-    except Exception as e:  # noqa: BLE001  # raised where the result is asked for
-        failed: SimpleQueue[Any] = SimpleQueue()
-        failed.put((None, e))
-        yield None, failed
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))

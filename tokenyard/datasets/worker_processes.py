@@ -19,6 +19,7 @@ from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.failures import Failure, attempt
 from tokenyard.datasets.handover import Parcel, Receiver, Sender
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
+from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
 from tokenyard.datasets.watching import Watcher
 from tokenyard.errors import ConfigError, StorageError
 from tokenyard.stages import measured
@@ -32,7 +33,7 @@ _SOCKET_PATH_BYTES = 107
 
 
 #: Gives the requests of an epoch, each when what it reads is there.
-Fetched = Callable[[EpochRun, Iterator[Request]], Iterator[Request]]
+Fetched = Callable[[EpochRun, Iterator[Request]], FetchAhead]
 
 
 class WorkerProcesses:
@@ -183,7 +184,7 @@ class _Requests:
             return
         requests = self._sampler.requests(run)
         if self._fetched is not None:
-            requests = self._fetched(run, requests)
+            requests = self._fetched(run, requests).run()
         self._coming[epoch] = requests
         try:
             for request in requests:

@@ -112,25 +112,38 @@ class FetchAhead:
         self._step = self._room_at = -1
         # The step of the last request taken, and the one that was told.
         self._horizon = self._told = NEVER
-        self._ends = self._closed = False
+        self._ends = False
+        self._left = threading.Event()
         self._failure: Exception | None = None
         self._threads = Daemons(_THREADS, "tokenyard-fetch")
 
     def run(self) -> Generator[Request]:
         """Yield the requests. What the iterator of requests raises comes in its turn; so do errors of fetching."""
         try:
-            while self._coming or self._take():
+            while not self._left.is_set() and (self._coming or self._take()):
                 # Twice as quick as requests go, until it is far enough ahead.
                 self._take()
                 self._take()
                 coming = self._coming.popleft()
                 self._wait_for(coming)
+                if self._left.is_set():
+                    return
                 self._bytes_ahead -= coming.num_bytes
                 yield coming.request
             if self._failure is not None:
                 raise self._failure
         finally:
-            self._close()
+            self.leave()
+            self._threads.end()
+
+    def leave(self) -> None:
+        """Let nothing wait any more: neither threads for their turn or for room, nor `run`, which yields no more."""
+        self._left.set()
+        self._tell()
+        with self._turns:
+            waiting = list(self._roomless.values())
+        for one in waiting:
+            one.call.set()
 
     def moved(self, step: int) -> None:
         """Say how far the run has gone on, in steps of the plan: there may be room again."""
@@ -144,13 +157,15 @@ class FetchAhead:
         # What went wrong long ago may go well now that it is needed.
         failed = [one for one in coming.tiles if one.has_failed]
         for _ in range(_ATTEMPTS):
-            while waiting := [one for one in coming.tiles if not one.future.done()]:
+            while not self._left.is_set() and (waiting := [one for one in coming.tiles if not one.future.done()]):
                 begin = begin or time.monotonic_ns()
                 for one in waiting:
                     one.call.set()
                 if not self._take():
                     wait([one.future for one in waiting], _LOOK_SECONDS, FIRST_COMPLETED)
             try:
+                if self._left.is_set():
+                    return
                 for one in coming.tiles:
                     if one not in failed:
                         one.future.result()
@@ -222,7 +237,7 @@ class FetchAhead:
             if sum(piece.num_bytes for _, piece in pieces) > self._max_bytes:
                 return  # there will never be room, so it is read without the cache
             self._wait_for_turn(one)
-            while not self._closed:
+            while not self._left.is_set():
                 # Whatever calls from here on has seen less than the attempt sees.
                 one.call.clear()
                 # What the loop waits for is fetched whatever has to go for it.
@@ -242,7 +257,7 @@ class FetchAhead:
         """Wait until it is a tile's turn to take room, of the node's ranks the one that needs it first; or is called."""
         while True:
             one.call.clear()
-            if self._given > one.number or self._closed:
+            if self._given > one.number or self._left.is_set():
                 return
             if self._turn < one.turn:
                 one.call.wait()
@@ -268,20 +283,10 @@ class FetchAhead:
         """Tell before which step room is wanted next: where all that was asked for has its room, it is yet to be."""
         with self._turns:
             first = self._roomless.get(self._turn)
-            if self._closed or (first is None and self._ends):
+            if self._left.is_set() or (first is None and self._ends):
                 wanted = NEVER
             else:
                 wanted = self._horizon if first is None else first.step
             if wanted != self._told:
                 self._told = wanted
                 self._wants(wanted)
-
-    def _close(self) -> None:
-        """Take no more, and wait for what is under way."""
-        self._closed = True
-        self._tell()
-        with self._turns:
-            waiting = list(self._roomless.values())
-        for one in waiting:
-            one.call.set()
-        self._threads.end()

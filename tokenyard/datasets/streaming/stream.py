@@ -52,8 +52,8 @@ class Stream:
         """What was fetched, read and waited for since the loader was made, by this rank and its workers."""
         return self._cache.counters.sums()
 
-    def fetched(self, run: EpochRun, requests: Iterator[Request]) -> Iterator[Request]:
-        """Yield the requests of an epoch, each when what it reads is there."""
+    def fetched(self, run: EpochRun, requests: Iterator[Request]) -> FetchAhead:
+        """Return what yields the requests of an epoch, each when what it reads is there."""
         batches = run.batches
         self._tell(run.first_step)  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
@@ -74,7 +74,7 @@ class Stream:
             waited=lambda ns: self._cache.counters.add(waits=1, wait_ns=ns),
             note=lambda request: request.note(run),
         )
-        yield from ahead.run()
+        return ahead
 
     def given_out(self) -> None:
         """Tell the others how far this rank is."""
