@@ -1,5 +1,8 @@
+import copy
 import json
+import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
 import numpy as np
@@ -452,3 +455,20 @@ def test_marks_of_a_state_that_lack_a_key_or_misplace_their_epoch_are_refused():
 def test_the_order_is_kept_for_ever():
     assert ids(sampler(), 1)[:5] == GOLDEN
     assert ids(sampler(mixture()), 1)[:5] == GOLDEN_MIXTURE
+
+
+def test_states_and_epochs_may_be_asked_for_while_another_thread_takes_batches():
+    calm = sampler(mixture(epoch_samples=None))
+    expected = [calm.state_dict(step) for step in range(120)]
+    taken = list(islice(iter(calm), 120 * 4))
+    busy = sampler(mixture(epoch_samples=None))
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            batches = pool.submit(lambda: list(islice(iter(busy), 120 * 4)))
+            states = pool.submit(lambda: [busy.state_dict(step) for step in range(120)])
+    finally:
+        sys.setswitchinterval(0.005)
+    assert states.result() == expected
+    assert batches.result() == taken
+    assert copy.deepcopy(busy.batches).state(7) == busy.batches.state(7)

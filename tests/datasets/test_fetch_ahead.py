@@ -167,3 +167,50 @@ def test_what_failed_far_ahead_is_tried_again_when_it_is_needed_and_then_an_erro
     with pytest.raises(StorageError, match="the store was away") as told:
         next(requests)
     assert told.value.__notes__ == ["at step 9"]
+
+
+def test_room_is_looked_for_again_when_the_run_is_where_there_may_be_some() -> None:
+    attempts: list[tuple[int, int]] = []
+    now = [0]
+    tried = threading.Event()
+
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
+        attempts.append((wanted[0][1], now[0]))
+        if wanted[0][1] == 9 and step is not None and now[0] < 5:
+            tried.set()
+            return 5
+        return cache.fetch(wanted, None, has_room)
+
+    cache = Cache(lost=-1)
+    ahead = ahead_of(cache, 10, fetch=fetch)
+    while ahead._take():
+        pass
+    assert tried.wait(60)
+    for step in range(1, 6):
+        now[0] = step
+        ahead.moved(step)
+    wait([one.future for coming in ahead._coming for one in coming.tiles], 60)
+    assert cache.has(9)
+    # A slow machine may have let the time run out in which it looks again whatever the run does.
+    assert attempts[-1] == (9, 5)
+    ahead.leave()
+
+
+def test_who_leaves_while_a_request_waits_for_a_store_gets_no_more_requests() -> None:
+    under_way, may_end = threading.Event(), threading.Event()
+
+    def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
+        under_way.set()
+        assert may_end.wait(60)
+        return None
+
+    ahead = ahead_of(Cache(lost=-1), 3, fetch=fetch)
+    found: list[Request] = []
+    loop = threading.Thread(target=lambda: found.extend(ahead.run()), daemon=True)
+    loop.start()
+    assert under_way.wait(60)
+    ahead.leave()
+    may_end.set()
+    loop.join(60)
+    assert not loop.is_alive()
+    assert found == []

@@ -81,3 +81,39 @@ def test_an_exception_of_the_requests_comes_after_the_results_before_it(num_thre
     with pytest.raises(KeyError, match="no more"):
         next(results)
     assert not loader_threads()
+
+
+def test_requests_that_wait_hold_up_no_result_that_is_done():
+    may_go_on = threading.Event()
+
+    def requests():
+        yield from range(4)
+        assert may_go_on.wait(60)
+        yield 4
+
+    results = in_order(str, requests(), 2, 4)
+    assert [next(results) for _ in range(4)] == [(i, str(i)) for i in range(4)]
+    may_go_on.set()
+    assert list(results) == [(4, "4")]
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_leaving_ends_requests_that_wait_and_closes_them_in_their_own_thread(taken):
+    left = threading.Event()
+    closed_in = []
+
+    def requests():
+        try:
+            yield from range(4)
+            assert left.wait(60)
+        finally:
+            closed_in.append(threading.current_thread().name)
+
+    results = in_order(str, requests(), 1, 4, left.set)
+    next(results)
+    for _ in range(taken):
+        next(results)
+    results.close()
+    assert left.is_set()
+    assert closed_in == ["tokenyard-loader-requests"]
+    assert not loader_threads()

@@ -1,5 +1,6 @@
 """Requests whose bytes are in the cache: threads fetch what comes next, as far ahead as the cache has room."""
 
+import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -114,6 +115,7 @@ class FetchAhead:
         self._horizon = self._told = NEVER
         self._ends = False
         self._left = threading.Event()
+        self._pid = os.getpid()
         self._failure: Exception | None = None
         self._threads = Daemons(_THREADS, "tokenyard-fetch")
 
@@ -138,6 +140,8 @@ class FetchAhead:
 
     def leave(self) -> None:
         """Let nothing wait any more: neither threads for their turn or for room, nor `run`, which yields no more."""
+        if self._pid != os.getpid():  # a fork has no threads that wait, and maybe the locks of those it had
+            return
         self._left.set()
         self._tell()
         with self._turns:
