@@ -32,7 +32,7 @@ _TURN_SECONDS = 0.01
 #: Tells the step of the plan at which a step of the run begins.
 PlanStep = Callable[[int], int]
 #: Puts pieces into the cache before a step of the plan, or at once where that is None, and calls back when it has room
-#: for them, before they come. Where there is no room it returns the step at which there may be some, and None elsewhere.
+#: for them, before they come. Where there is no room it returns the step at which there may be some, else None.
 Fetch = Callable[[Sequence[FilePiece], int | None, Callable[[], None]], int | None]
 
 
@@ -258,7 +258,7 @@ class FetchAhead:
             self._pass(one)
 
     def _wait_for_turn(self, one: _Fetching) -> None:
-        """Wait until it is a tile's turn to take room, of the node's ranks the one that needs it first; or is called."""
+        """Wait until it is a tile's turn to take room, of the node's ranks the one that needs it first, or a call."""
         while True:
             one.call.clear()
             if self._given > one.number or self._left.is_set():
