@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,29 @@ def test_a_data_set_of_the_hub_opens_at_its_revision(web: Web, local: Corpus, ba
         StorageError, match=r"name@v2/bare: the store answered 404 .*; check the URL: .*revision, folder"
     ):
         open_corpus("hf://datasets/owner/name@v2/bare")
+
+
+def test_a_branch_of_the_hub_that_moves_while_it_is_read_is_read_as_it_was(web: Web, tmp_path: Path) -> None:
+    first, second = "1" * 40, "2" * 40
+    old = write_corpus(tmp_path / "served" / first / "mine", ROWS, format="npy", shard_bytes=4_000)
+    new = write_corpus(tmp_path / "served" / second / "mine", ROWS[::-1], format="npy", shard_bytes=4_000)
+    for corpus in (old, new):  # nothing but its bytes would tell one commit from the other
+        assert corpus.manifest.num_tokens == old.manifest.num_tokens
+    web.main = first
+    opened = open_corpus("hf://datasets/owner/name/mine")
+    web.main = second
+    assert_same(opened, old)
+    assert_same(pickle.loads(pickle.dumps(opened)), old)
+    web.seen.clear()
+    assert_same(open_corpus("hf://datasets/owner/name@main/mine"), new)
+    assert sum("/revision/" in path for _, path in web.seen) == 1
+
+
+def test_a_commit_is_read_without_asking_for_it(web: Web, tmp_path: Path) -> None:
+    web.main = "3" * 40
+    corpus = write_corpus(tmp_path / "served" / web.main / "mine", ROWS, format="npy")
+    assert_same(open_corpus(f"hf://datasets/owner/name@{web.main}/mine"), corpus)
+    assert not [path for _, path in web.seen if "/revision/" in path]
 
 
 def test_a_folder_of_others_on_the_hub_is_listed_in_pages(web: Web, tmp_path: Path) -> None:

@@ -19,11 +19,15 @@ _PAGE = 3
 
 @dataclass
 class Web:
-    """``folder``: what is served. ``token``: what the Hub asks for. ``seen``: method and path of all requests."""
+    """``folder``: what is served. ``token``: what the Hub asks for. ``seen``: method and path of all requests.
+
+    ``main``: the commit that the branch of that name is at. The files of a commit lie in the folder of its name.
+    """
 
     folder: Path
     token: str | None = None
     port: int = 0
+    main: str = "0" * 40
     seen: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -33,7 +37,10 @@ class Web:
 
 @contextmanager
 def web_server(folder: Path, token: str | None = None) -> Iterator[Web]:
-    """Serve the files of a folder at ``/``, and as the data set ``owner/name`` of the Hub, revision ``v1``."""
+    """Serve the files of a folder at ``/``, and as the data set ``owner/name`` of the Hub, revision ``v1``.
+
+    Its branch ``main`` is at the commit ``Web.main``.
+    """
     state = Web(folder, token)
 
     class Handler(_Handler):
@@ -67,24 +74,29 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         path = unquote(parts.path)
         self.web.seen.append((self.command, path))
-        if hub := re.fullmatch(r"/datasets/owner/name/resolve/v1/(.*)", path):
+        if path == "/api/datasets/owner/name/revision/main":
+            self._answer(200, json.dumps({"sha": self.web.main}).encode())
+        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/([0-9a-f]{40})/(.*)", path):
+            self._file(self.web.folder / hub[1] / hub[2])
+        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/v1/(.*)", path):
             if self.web.token and self.headers.get("Authorization") != f"Bearer {self.web.token}":
                 self._answer(401, b"")
             else:  # as large files are: from another address
                 self._answer(302, b"", {"Location": f"/{hub[1]}"})
-        elif hub := re.fullmatch(r"/api/datasets/owner/name/tree/v1(?:/(.*))?", path):
-            self._list(hub[1] or "", int((re.search(r"cursor=(\d+)", parts.query) or [0, 0])[1]))
+        elif hub := re.fullmatch(r"/api/datasets/owner/name/tree/(v1|[0-9a-f]{40})(?:/(.*))?", path):
+            folder = self.web.folder if hub[1] == "v1" else self.web.folder / hub[1]
+            self._list(folder, hub[2] or "", int((re.search(r"cursor=(\d+)", parts.query) or [0, 0])[1]))
         else:
             self._file(self.web.folder / path.lstrip("/"))
 
     do_GET = do_HEAD = _do  # noqa: N815  # named by the base class
 
-    def _list(self, prefix: str, first: int) -> None:
-        names = sorted(p.relative_to(self.web.folder).as_posix() for p in self.web.folder.rglob("*") if p.is_file())
+    def _list(self, folder: Path, prefix: str, first: int) -> None:
+        names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
         names = [n for n in names if n.startswith(f"{prefix}/") or not prefix]
         entries = []
         for name in names[first : first + _PAGE]:
-            data = (self.web.folder / name).read_bytes()
+            data = (folder / name).read_bytes()
             oid = sha256(data).hexdigest()
             entries.append({"type": "file", "path": name, "size": len(data), "oid": oid})
         more = first + _PAGE < len(names)

@@ -13,6 +13,7 @@ import zstandard
 
 from tests.servers.faulty import Fault, Proxy
 from tests.servers.files import file_server
+from tests.servers.web import web_server
 from tokenyard.converters.text import BadRecord, TextOptions, check_outside, plan_texts, read_split, size_of
 from tokenyard.errors import ConfigError, DataError, StorageError
 from tokenyard.storage.objects import open_objects
@@ -162,3 +163,28 @@ def test_a_corpus_among_its_own_inputs_is_told_at_urls_too() -> None:
         check_outside("s3://b/out/a%20b.jsonl", ["s3://b/out/a%20b.jsonl"], "s3://b/out")
     for dst in ("s3://b/texts2", "s3://other/texts/out", "s3://b/texts/.out", "/tmp/out", "gs://b/texts/out"):
         check_outside("s3://b/texts", ["s3://b/texts/a.jsonl"], dst)
+
+
+def test_texts_on_a_branch_of_the_hub_are_those_of_the_commit_that_was_planned(
+    texts: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = TextOptions()
+    first, second = "1" * 40, "2" * 40
+    for commit, letter in ((first, "a"), (second, "b")):
+        for name in ("x.txt", "some/y.txt"):
+            path = tmp_path / commit / "texts" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{letter} of {name}")
+    with web_server(tmp_path) as web:
+        monkeypatch.setenv("HF_ENDPOINT", web.url)
+        for url, names in (
+            ("hf://datasets/owner/name/texts", ["some/y.txt", "x.txt"]),
+            ("hf://datasets/owner/name@main/texts/x.txt", ["x.txt"]),
+        ):
+            web.main = first
+            splits = plan_texts(url, options).splits
+            web.main = second
+            found = [record.text for split in splits for record in read_split(split, options)]  # type: ignore[union-attr]
+            assert found == [f"a of {name}" for name in names]
+            assert [split.path for split in splits] == [f"hf://datasets/owner/name@{first}/texts/{n}" for n in names]
+            assert texts(url) == [f"b of {name}" for name in names]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import has_magic
 from pathlib import PurePosixPath
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ _INDEX, _SHARD = "index.json", ".mds"
 def find(url: str) -> list[tuple[str, ObjectInfo]]:
     """Return the objects that a URL names, with their URLs: one, or all below it, sorted by their parts.
 
-    Of a folder by one listing. Names with a dot in front are passed over. Raises ConfigError for patterns, and for MDS;
+    Of a folder by one listing. Names with a dot in front are passed over. What lies on a branch of the Hub is named by the
+    commit that it is at, so that it stays the same. Raises ConfigError for patterns, and for MDS;
     StorageError for a URL where there is nothing, and for a folder of a web server.
     """
     if has_magic(url):
@@ -38,11 +39,13 @@ def find(url: str) -> list[tuple[str, ObjectInfo]]:
             "out, or each file (in a name, *, ? and [ are %2A, %3F and %5B)"
         )
     at = split_url(url)
-    folder = _objects(url.rstrip("/"))
+    folder = open_objects(url.rstrip("/"), patience_of_environment())
     if at.prefix if at.scheme != "hf" else at.prefix.count("/") > 1:  # else all of a bucket, or of a repository
-        objects, name = _at(url)
+        above, _, last = url.rstrip("/").rpartition("/")
+        objects, name = open_objects(above, patience_of_environment()), unquote(last)
         if (info := objects.head(name)) is not None:
-            return [(url, replace(info, etag=_version(info)))]
+            found_at = objects.url_of(name) if at.scheme == "hf" else url
+            return [(found_at, replace(info, etag=_version(info)))]
     if not folder.lists:
         raise StorageError(f"can't read {url}: no such object; a web server lists no folders, so name each file")
     found = [info for info in folder.list() if info.name and not info.name.endswith("/")]
@@ -51,7 +54,7 @@ def find(url: str) -> list[tuple[str, ObjectInfo]]:
     if not found:
         raise StorageError(f"{url}: no such object, and no files below it; check the URL, or wait for the upload")
     _refuse_mds(url, [info.name for info in found])
-    return [(f"{folder.url}/{quote(info.name)}", info) for info in found]
+    return [(folder.url_of(info.name), info) for info in found]
 
 
 def _refuse_mds(url: str, names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import IO, Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from tokenyard.errors import StorageError
 from tokenyard.storage.objects.direct import PIECE_BYTES, Direct
 from tokenyard.storage.objects.forked import Delegate, is_forked, take_process
+from tokenyard.storage.objects.hub import at_commit
 from tokenyard.storage.objects.info import ObjectInfo
 from tokenyard.storage.objects.patience import Patience, patience_of_environment
 from tokenyard.storage.objects.stores import require
@@ -25,10 +27,12 @@ class Objects:
     it).
     """
 
-    def __init__(self, url: str, patience: Patience) -> None:
+    def __init__(self, url: str, patience: Patience, commit: str | None = None) -> None:
         scheme, colon, rest = url.partition("://")
         self.url = scheme.lower() + colon + rest.rstrip("/")
         self.patience = patience
+        # What a branch of the Hub was at when the first call was made; copies in other processes read the same.
+        self._commit = commit
         self._pid = os.getpid()
         self._calls: Direct | Delegate | None = None
 
@@ -40,7 +44,7 @@ class Objects:
             raise StorageError(
                 f"{self.url}: the memory of one process, which no other process sees; use a folder or s3://"
             )
-        return {"url": self.url, "patience": self.patience}
+        return {"url": self.url, "patience": self.patience, "commit": self._commit}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # opens anew where it arrives
@@ -49,6 +53,11 @@ class Objects:
     def lists(self) -> bool:
         """Whether objects can be listed; web servers don't."""
         return not self.url.startswith(("http:", "https:"))
+
+    def url_of(self, name: str) -> str:
+        """The URL of an object; of one on a branch of the Hub, by the commit that is read, once a call was made."""
+        base = self.url if self._commit is None else at_commit(self.url, split_url(self.url), self._commit)
+        return f"{base}/{quote(name)}"
 
     def head(self, name: str) -> ObjectInfo | None:
         """What an object is, without its bytes; None where there is none."""
@@ -121,8 +130,9 @@ class Objects:
         """What makes the calls in this process, made with the first one."""
         calls = self._calls
         if calls is None or self._pid != os.getpid():
-            calls = Delegate(self.url, self.patience) if is_forked() else Direct(self.url, self.patience)
-            self._pid, self._calls = os.getpid(), calls
+            make = Delegate if is_forked() else Direct
+            calls = make(self.url, self.patience, self._commit)
+            self._pid, self._calls, self._commit = os.getpid(), calls, calls.commit
         return calls
 
 

@@ -11,7 +11,7 @@ from tokenyard.errors import DataError, StorageError
 from tokenyard.storage.objects import hub
 from tokenyard.storage.objects.info import ObjectInfo
 from tokenyard.storage.objects.patience import CutError, Patience, call
-from tokenyard.storage.objects.stores import make_store
+from tokenyard.storage.objects.stores import make_store, require
 from tokenyard.storage.objects.urls import split_url
 
 if TYPE_CHECKING:
@@ -27,13 +27,30 @@ _T = TypeVar("_T")
 
 
 class Direct:
-    """What ``Objects`` offers, one request a call. ``url``: without a slash at its end."""
+    """What ``Objects`` offers, one request a call.
 
-    def __init__(self, url: str, patience: Patience) -> None:
+    Args:
+        url: without a slash at its end.
+        patience: with the store.
+        commit: of the Hub, where it is known already; else the one that the URL's branch is at now.
+
+    Raises:
+        StorageError: the Hub didn't tell the commit.
+    """
+
+    def __init__(self, url: str, patience: Patience, commit: str | None = None) -> None:
         self.url = url
         self.patience = patience
         self._at = split_url(url)
-        self._store, self._prefix = make_store(url, self._at, patience)
+        require(url)
+        if self._at.scheme == "hf" and commit is None:
+            commit = call(
+                patience,
+                f"can't look for the commit of {url}",
+                lambda _: hub.commit_of(url, self._at, patience.stall_seconds),
+            )
+        self.commit = commit
+        self._store, self._prefix = make_store(url, self._at, patience, commit=commit)
 
     @cached_property
     def _uploads(self) -> ObjectStore:
@@ -140,7 +157,7 @@ class Direct:
             listed = call(
                 self.patience,
                 what,
-                lambda _: hub.list_files(self.url, self._at, folder, self.patience.stall_seconds),
+                lambda _: hub.list_files(self.url, self._at, self.commit, folder, self.patience.stall_seconds),
             )
             return [self._named(info) for info in listed]
 

@@ -43,11 +43,12 @@ def is_forked() -> bool:
 class Delegate:
     """The calls of ``Direct``, made by the helper of this process."""
 
-    def __init__(self, url: str, patience: Patience) -> None:
+    def __init__(self, url: str, patience: Patience, commit: str | None = None) -> None:
         if url.startswith("memory:"):
             raise StorageError(f"{url}: the memory of one process, which no other process sees; use a folder or s3://")
         self._url = url
         self._patience = patience
+        self.commit = commit
 
     def get(self, *args: Any) -> Any:
         """See Direct."""
@@ -81,7 +82,7 @@ class Delegate:
         return self._ask("remove", args)
 
     def _ask(self, name: str, args: tuple[Any, ...]) -> Any:
-        return _helper_of_process().ask(self._url, self._patience, name, args)
+        return _helper_of_process().ask(self._url, self._patience, self.commit, name, args)
 
 
 class Helper:
@@ -106,7 +107,7 @@ class Helper:
             for s in theirs:
                 s.close()
 
-    def ask(self, url: str, patience: Patience, name: str, args: tuple[Any, ...]) -> Any:
+    def ask(self, url: str, patience: Patience, commit: str | None, name: str, args: tuple[Any, ...]) -> Any:
         """What a call returns, or raise what it raises. Raises StorageError where the helper died or is stuck."""
         allowed = patience.deadline + _MARGIN_SECONDS
         try:
@@ -114,7 +115,7 @@ class Helper:
         except queue.Empty:
             raise StorageError(f"{url}: no call could be begun in {allowed:g} s; use fewer threads") from None
         try:
-            connection.send((url, patience, name, args))
+            connection.send((url, patience, commit, name, args))
             if not connection.poll(allowed):
                 self.has_ended = True  # for the next call: it is stuck, and this connection is lost
                 raise StorageError(f"{url}: no answer from the process that makes calls in {allowed:g} s; run it again")

@@ -10,9 +10,13 @@ from tokenyard.storage.objects.direct import Direct
 from tokenyard.storage.objects.patience import Patience
 
 
+#: By their URL, the patience with them, and the commit.
+_Stores = dict[tuple[str, Patience, str | None], Direct]
+
+
 def serve(handles: list[int]) -> None:
     """Answer on each socket, a thread each, until all are closed at the other end."""
-    stores: dict[tuple[str, Patience], Direct] = {}
+    stores: _Stores = {}
     threads = [threading.Thread(target=_serve_one, args=(Connection(handle), stores)) for handle in handles]
     for thread in threads:
         thread.start()
@@ -20,17 +24,17 @@ def serve(handles: list[int]) -> None:
         thread.join()
 
 
-def _serve_one(connection: Connection, stores: dict[tuple[str, Patience], Direct]) -> None:
+def _serve_one(connection: Connection, stores: _Stores) -> None:
     while True:
         try:
-            url, patience, name, args = connection.recv()
+            url, patience, commit, name, args = connection.recv()
         except (EOFError, ConnectionError):
             return
         answer: tuple[bool, Any]
         try:
-            direct = stores.get((url, patience))
+            direct = stores.get((url, patience, commit))
             if direct is None:
-                direct = stores[url, patience] = Direct(url, patience)
+                direct = stores[url, patience, commit] = Direct(url, patience, commit)
             value = getattr(direct, name)(*args)
             answer = True, (bytes(value[0]), value[1]) if name == "get" else value
         except Exception as e:  # noqa: BLE001  # raised by the one who asked

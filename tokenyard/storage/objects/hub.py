@@ -20,25 +20,51 @@ from tokenyard.storage.objects.urls import Location
 
 _ENDPOINT = "https://huggingface.co"
 _KINDS = ("datasets", "models", "spaces")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
 _MAX_PAGES = 10_000
 
 
-def resolve(url: str, at: Location) -> tuple[str, dict[str, str], str]:
+def commit_of(url: str, at: Location, timeout: float) -> str | None:
+    """The commit that the branch or tag of a URL is at now; None where the server knows of none.
+
+    What is read by it stays the same while the branch moves. Raises OSError, ConfigError for a URL of another form.
+    """
+    kind, repository, revision, _ = _parts(url, at)
+    if _COMMIT.fullmatch(revision):
+        return revision
+    try:
+        told = _asked(f"{_endpoint()}/api/{kind}/{repository}/revision/{quote(revision, safe='')}", timeout)[0]
+    except urllib.error.HTTPError as e:
+        if e.code >= 500 or e.code == 429:
+            raise
+        return None  # what is wrong is told of the first file; mirrors may not have revisions
+    commit = told.get("sha") if isinstance(told, dict) else None
+    return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None
+
+
+def at_commit(url: str, at: Location, commit: str) -> str:
+    """The URL of what a URL's branch or tag has at a commit. Raises ConfigError for a URL of another form."""
+    kind, _, _, folder = _parts(url, at)
+    owner, name = at.prefix.split("/")[:2]
+    return "/".join([f"hf://{kind}", owner, f"{name.partition('@')[0]}@{commit}", *([folder] if folder else [])])
+
+
+def resolve(url: str, at: Location, commit: str | None) -> tuple[str, dict[str, str], str]:
     """The address below which the files lie, the headers of each request, and the folder of the URL.
 
     Raises ConfigError for a URL of another form.
     """
     kind, repository, revision, folder = _parts(url, at)
     middle = "" if kind == "models" else f"{kind}/"
-    base = f"{_endpoint()}/{middle}{repository}/resolve/{quote(revision, safe='')}"
+    base = f"{_endpoint()}/{middle}{repository}/resolve/{quote(commit or revision, safe='')}"
     return base, _headers(), folder
 
 
-def list_files(url: str, at: Location, prefix: str, timeout: float) -> list[ObjectInfo]:
+def list_files(url: str, at: Location, commit: str | None, prefix: str, timeout: float) -> list[ObjectInfo]:
     """All files below a folder of the repository; their names in it. Raises OSError, ConfigError."""
     kind, repository, revision, _ = _parts(url, at)
-    tree = f"{_endpoint()}/api/{kind}/{repository}/tree/{quote(revision, safe='')}"
+    tree = f"{_endpoint()}/api/{kind}/{repository}/tree/{quote(commit or revision, safe='')}"
     page: str | None = (
         f"{tree}/{quote(prefix)}?recursive=true&expand=true" if prefix else f"{tree}?recursive=true&expand=true"
     )
@@ -46,18 +72,22 @@ def list_files(url: str, at: Location, prefix: str, timeout: float) -> list[Obje
     for _ in range(_MAX_PAGES):
         if page is None:
             break
-        request = urllib.request.Request(page, headers=_headers())
-        try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                entries = json.load(answer)
-                link = _NEXT.search(answer.headers.get("Link") or "")
-        except urllib.error.HTTPError:
-            raise
-        except urllib.error.URLError as e:
-            raise ConnectionError(str(e.reason)) from e
-        page = link.group(1) if link else None
+        entries, page = _asked(page, timeout)
         found += [_info(entry) for entry in entries if entry.get("type") == "file"]
     return found
+
+
+def _asked(address: str, timeout: float) -> tuple[Any, str | None]:
+    """The JSON at an address, and the address of what follows it. Raises OSError."""
+    request = urllib.request.Request(address, headers=_headers())
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            link = _NEXT.search(answer.headers.get("Link") or "")
+            return json.load(answer), link.group(1) if link else None
+    except urllib.error.HTTPError:
+        raise
+    except urllib.error.URLError as e:
+        raise ConnectionError(str(e.reason)) from e
 
 
 def _info(entry: dict[str, Any]) -> ObjectInfo:

@@ -27,10 +27,12 @@ def require(url: str) -> None:
         raise MissingDependencyError(f"{url} needs obstore: pip install 'tokenyard[cloud]'") from e
 
 
-def make_store(url: str, at: Location, patience: Patience, *, own_retries: bool = False) -> tuple[ObjectStore, str]:
+def make_store(
+    url: str, at: Location, patience: Patience, *, commit: str | None = None, own_retries: bool = False
+) -> tuple[ObjectStore, str]:
     """A store, and the prefix of all names in it. Raises ConfigError, MissingDependencyError.
 
-    ``own_retries``: obstore tries the requests of a call again by itself.
+    ``commit``: see ``hub``. ``own_retries``: obstore tries the requests of a call again by itself.
     """
     require(url)
     from obstore import store as stores
@@ -61,7 +63,7 @@ def make_store(url: str, at: Location, patience: Patience, *, own_retries: bool 
         if at.scheme == "az":
             return stores.AzureStore(at.root, **given), at.prefix
         if at.scheme == "hf":
-            base, headers, prefix = hub.resolve(url, at)
+            base, headers, prefix = hub.resolve(url, at, commit)
             options["default_headers"] = headers
             return stores.HTTPStore.from_url(base, **given), prefix
         if at.scheme in ("http", "https"):
