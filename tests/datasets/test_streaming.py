@@ -1,5 +1,6 @@
 """Training from a URL through a cache: the same batches, little more than the corpus fetched, bounded on disk."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -49,7 +50,16 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10 MiB of rows of one length, in shards that order blocks don't end with."""
-    home = tmp_path_factory.mktemp("packed")
+    return _written(tmp_path_factory.mktemp("packed"), shortest=ROW)
+
+
+@pytest.fixture(scope="module")
+def ragged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of rows of many lengths."""
+    return _written(tmp_path_factory.mktemp("ragged"), shortest=1)
+
+
+def _written(home: Path, shortest: int) -> Path:
     rng = np.random.default_rng(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenyard.storage.cells.CELL_BYTES", 1 << 12)
@@ -57,8 +67,8 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             with CorpusWriter(
                 home / format, format=format, schema=Schema(token_dtype="uint16"), shard_bytes=1_500_000
             ) as w:
-                for _ in range(ROWS):
-                    w.write(rng.integers(0, 1 << 16, ROW, np.uint16))
+                for length in rng.integers(shortest, ROW + 1, ROWS).tolist():
+                    w.write(rng.integers(0, 1 << 16, length, np.uint16))
     return home
 
 
@@ -244,6 +254,63 @@ def test_what_an_epoch_wanted_that_was_left_holds_nobody_up(tmp_path: Path, pack
     (rank,) = Ranks(tmp_path).living()
     assert rank.wants == NEVER
     del held
+
+
+MIXED = {"sources": [{"path": "FAR/npy", "weight": 3}, {"path": "FAR/mds", "weight": 1}]}
+#: What else an order may be, and the data that it is of.
+ORDERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "mixture": (MIXED, {"epoch_samples": 4096}),
+    "one source on a disk": (
+        {"sources": [{"path": "FAR/npy", "weight": 1}, {"path": "NEAR/mds", "weight": 1}]},
+        {"epoch_samples": 4096},
+    ),
+    "token budget": ({"path": "FAR/npy"}, {"token_budget": {"tokens": 8 * ROW, "micro_batches": 4}}),
+    "token budget of a mixture": (
+        MIXED,
+        {"token_budget": {"tokens": 8 * ROW, "micro_batches": 4}, "epoch_samples": 4096},
+    ),
+    "grouped by length": ({"path": "FAR/npy"}, {"length_grouping": {"steps": 8}}),
+}
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_every_order_is_the_same_through_a_cache_that_two_ranks_share(tmp_path: Path, ragged: Path, kind: str) -> None:
+    data, order = ORDERS[kind]
+
+    def loaders(far: str, cache: Path | None) -> list[TokenLoader]:
+        text = json.dumps(data).replace("FAR", far).replace("NEAR", str(ragged))
+        config = settings("", cache=cache, cache_bytes=size_of(ragged / "npy"), order=order)
+        config["data"] = json.loads(text) | {"sample": {"mode": "rows"}}
+        if "token_budget" in order:
+            del config["order"]["global_batch_size"]
+        return [build_dataloader(config, rank, 2) for rank in range(2)]
+
+    with file_server(ragged) as served:
+        near, far = loaders(str(ragged), None), loaders(served.url, tmp_path)
+        steps = 0
+        for one, other in zip(zip(*near, strict=True), zip(*far, strict=True), strict=True):
+            assert [same(a, b) for a, b in zip(one, other, strict=True)] == [True, True]
+            steps += 1
+        assert steps > 100
+        for loader in far:
+            counts = loader.cache_counts
+            assert counts is not None
+            assert counts.hits
+            assert counts.evicted_late == 0
+
+
+def test_a_loader_that_is_dropped_is_a_rank_no_more(tmp_path: Path, packed: Path, served: FileServer) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2)
+    gc.disable()  # what waits for its collector may wait for long
+    try:
+        loader = build_dataloader(config, 0, 1)
+        batches = iter(loader)
+        next(batches)
+        assert len(Ranks(tmp_path).living()) == 1
+        del loader, batches
+        assert Ranks(tmp_path).living() == []
+    finally:
+        gc.enable()
 
 
 def test_a_rank_whose_file_somebody_removes_goes_on(tmp_path: Path, packed: Path, served: FileServer) -> None:

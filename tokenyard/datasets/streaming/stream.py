@@ -3,6 +3,7 @@
 import json
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -35,7 +36,10 @@ class Stream:
         self._tiles = Tiles(dataset, tile_size(dataset, sampler.batches.plan))
         self._uses: TileUses | None = None
         self._looking = threading.Lock()
-        self._running: FetchAhead | None = None
+        # What an epoch fetches ahead knows this; the other way round too, a loader that is dropped would stay a rank.
+        self._running: Callable[[], FetchAhead | None] = lambda: None
+        self._begun = 0
+        self._told_steps = deque[int](maxlen=_LAG_STEPS)
         self._ranks = Ranks(cache.home)
         self._told = {
             "run": checksum(json.dumps(to_json(sampler.batches.plan, 0), sort_keys=True).encode()),
@@ -58,12 +62,15 @@ class Stream:
         self._tell(run.first_step)  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
 
+        self._begun += 1
+        number = self._begun
+
         def want(step: int) -> None:
-            if self._running is ahead:  # and not one of an epoch that was left, whose iterator is still held
+            if self._begun == number:  # and not one of an epoch that was left, whose iterator is still held
                 self._ranks.want(step)
 
         self._ranks.want(NEVER)  # what an epoch that was left wanted, whose iterator may still be held
-        self._running = ahead = FetchAhead(
+        ahead = FetchAhead(
             requests,
             self._tiles,
             self._fetch,
@@ -74,16 +81,18 @@ class Stream:
             waited=lambda ns: self._cache.counters.add(waits=1, wait_ns=ns),
             note=lambda request: request.note(run),
         )
+        self._running = weakref.ref(ahead)
         return ahead
 
     def given_out(self) -> None:
         """Tell the others how far this rank is."""
         self._tell(self._sampler.step)
-        if self._running is not None:
-            self._running.moved(self._step)
+        if (ahead := self._running()) is not None:
+            ahead.moved(self._step)
 
     def _tell(self, step: int) -> None:
         self._step = self._plan_step(step)
+        self._told_steps.append(self._step)
         self._ranks.tell(self._step)
 
     def _plan_step(self, step: int) -> int:
@@ -120,9 +129,9 @@ class Stream:
         """Whether no other rank of this node wants room for what is used earlier; those that lag behind left out."""
         mine = self._mine()
         foremost = max((rank.step for rank in mine), default=0)
-        return not any(
-            rank.wants < step and rank.step >= foremost - _LAG_STEPS and rank.told != self._told for rank in mine
-        )
+        # Of a token budget a step is many of the plan's.
+        lag = max(_LAG_STEPS, self._told_steps[-1] - self._told_steps[0])
+        return not any(rank.wants < step and rank.step >= foremost - lag and rank.told != self._told for rank in mine)
 
     def _mine(self) -> list[Rank]:
         """The ranks of this run, on this node; this one too, where somebody has removed its file."""

@@ -9,7 +9,6 @@ from typing import Any
 from tokenyard.storage.objects.direct import Direct
 from tokenyard.storage.objects.patience import Patience
 
-
 #: By their URL, the patience with them, and the commit.
 _Stores = dict[tuple[str, Patience, str | None], Direct]
 
