@@ -3,7 +3,7 @@
 A web server on 127.0.0.1, in a process of its own, gives ranges at a bandwidth that is shared by all connections. Steps
 sleep; what an epoch reads in that time needs less than the server gives. A step waits when the next batch takes over
 1 ms to come; those before the first batch of an epoch, which nothing could have fetched ahead, are left out. Windows of
-few order blocks keep what is open at a time within the cache; Parquet, whose row groups come whole, wants a larger one::
+few order blocks keep what is open at a time within the cache. Parquet's row groups come whole and want a larger one::
 
     python benchmarks/streaming.py
     python benchmarks/streaming.py --formats parquet --cache-share 0.25

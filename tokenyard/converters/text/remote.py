@@ -29,9 +29,9 @@ _INDEX, _SHARD = "index.json", ".mds"
 def find(url: str) -> list[tuple[str, ObjectInfo]]:
     """Return the objects that a URL names, with their URLs: one, or all below it, sorted by their parts.
 
-    Of a folder by one listing. Names with a dot in front are passed over. What lies on a branch of the Hub is named by the
-    commit that it is at, so that it stays the same. Raises ConfigError for patterns, and for MDS;
-    StorageError for a URL where there is nothing, and for a folder of a web server.
+    Of a folder by one listing. Names with a dot in front are passed over. What lies on a branch of the Hub is named by
+    the commit that it is at, so that it stays the same. Raises ConfigError for patterns, and for MDS; StorageError for
+    a URL where there is nothing, and for a folder of a web server.
     """
     if has_magic(url):
         raise ConfigError(
