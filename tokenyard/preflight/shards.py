@@ -31,7 +31,7 @@ def shards_line(corpus: Corpus, source: str | None, *, full: bool, on_progress: 
     count = len(corpus.manifest.shards)
     looked = spread_shards(corpus, _LOCAL_SHARDS if corpus.folder.asks_cheaply else _REMOTE_SHARDS)
     problems = check_beside(corpus, corpus.manifest.all_files)
-    problems += [problem for shard in looked for problem in check_outside(corpus, range(shard, shard + 1))]
+    problems += check_outside(corpus, looked)
     missing = {problem.shard for problem in problems}
     read, num_bytes = [], 0
     for shard in _to_read(corpus):

@@ -5,8 +5,10 @@ A shard that is damaged is a problem with its name; the next one is looked at ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from tokenyard.converters.verify.leaves import BlockLeaves, Blocks
@@ -21,6 +23,7 @@ from tokenyard.rows import RowBatch, first_id_from
 
 #: Runs of rows of one shard that are told apart; what is behind them is told as one.
 _MAX_TOLD = 16
+_REQUESTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +35,17 @@ class Outcome:
     problems: tuple[Problem, ...]
 
 
-def check_outside(corpus: Corpus, shards: range) -> list[Problem]:
+def check_outside(corpus: Corpus, shards: Sequence[int]) -> list[Problem]:
     """Check files and row indexes of some shards: presence, sizes, the indexes' checksums, counts and bounds.
 
-    No row is decoded.
+    No row is decoded. At a URL many are asked for at a time.
     """
-    return [problem for shard in shards for problem in _check_outside(corpus, shard)]
+    if corpus.folder.asks_cheaply:
+        found = [_check_outside(corpus, shard) for shard in shards]
+    else:
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+            found = list(pool.map(partial(_check_outside, corpus), shards))
+    return [problem for problems in found for problem in problems]
 
 
 def check_file(corpus: Corpus, file: FileInfo, shard: int | None) -> Problem | None:
