@@ -107,6 +107,27 @@ def test_threads_that_wait_for_pythons_lock_wait_for_no_disk():
     assert "loader.num_workers 0 -> 6" in found.advice
 
 
+def test_what_threads_compute_in_python_is_in_the_way_of_steps_that_do_not_wait():
+    stages = {"transform": StageTime(60 * 100 * MS, 30 * 100 * MS)}
+    held = replace(
+        FED,
+        making=replace(FED.making, stages=stages),
+        system=System(cores=8, idle_cores=6.0, interpreter_late_ms=4.0),
+    )
+    found = judge(held)
+    assert found.kind == "python"
+    assert "a transform computes 30 ms in threads of this process" in found.evidence
+    assert "waits 4.0 ms for Python's lock each time, the step too" in found.evidence
+    assert found.advice.startswith("loader.num_workers 0 -> 1: ")
+    assert judge(replace(held, gpu=IDLE_GPU)) == found
+    assert judge(replace(held, gpu=replace(IDLE_GPU, utilisation=90.0))) is None
+    # Somebody else has the lock; the transform is light; or it has a lock of its own.
+    assert judge(replace(held, making=replace(held.making, stages={}))) is None
+    light = {"transform": StageTime(60 * 100 * MS, 20 * 100 * MS)}
+    assert judge(replace(held, making=replace(held.making, stages=light))) is None
+    assert judge(replace(held, making=replace(held.making, makers="workers"))) is None
+
+
 def test_more_threads_are_not_asked_for_where_no_core_is_idle():
     copying = replace(WAITING.making, stages={"read": StageTime(190 * 100 * MS, 190 * 100 * MS)})
     found = judge(replace(WAITING, making=copying, system=System(cores=2, idle_cores=0.0)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from tokenyard.monitor.causes import computed_in_transform_ms
 from tokenyard.monitor.figures import Figures
-from tokenyard.stages import StageTime
 
 #: What is asked for beyond the least that would do.
 _SPARE = 1.2
@@ -32,8 +32,7 @@ def with_makers(figures: Figures, *, waits: bool, only: Literal["threads", "work
     # Where the loop takes batches as fast as it can, no number would do.
     per_batch = max(figures.compute_ms_per_batch, making.wall_ms / 1e3)
     if waits and not to_workers:  # what threads compute in Python between waits, they compute one after another
-        computed = making.stages.get("transform", StageTime(0, 0)).cpu
-        per_batch = max(per_batch, computed / 1e6 / max(1, making.num_batches))
+        per_batch = max(per_batch, computed_in_transform_ms(figures))
     needed = max(now + 1, math.ceil(_SPARE * making.wall_ms / per_batch))
     idle = system.cores if system.idle_cores is None else system.idle_cores
     # Threads that workers take the place of leave their cores to them.

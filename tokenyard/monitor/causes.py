@@ -50,6 +50,12 @@ def transform_waits(figures: Figures) -> bool:
     return not is_interpreter_held(figures) and waited_ms > causes(figures)["python"] / 2
 
 
+def computed_in_transform_ms(figures: Figures) -> float:
+    """What a transform computes in a batch, in ms of a core."""
+    making = figures.making
+    return making.stages.get("transform", _NONE).cpu / 1e6 / max(1, making.num_batches)
+
+
 def is_interpreter_held(figures: Figures) -> bool:
     """Whether threads wait for Python's lock, since some thread computes in Python; workers have locks of their own."""
     return figures.making.makers != "workers" and figures.system.interpreter_late_ms >= _LATE_MS

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokenyard.monitor.advice import with_makers, without_wait
-from tokenyard.monitor.causes import Cause, causes, main_cause, transform_waits
+from tokenyard.monitor.causes import (
+    Cause,
+    causes,
+    computed_in_transform_ms,
+    is_interpreter_held,
+    main_cause,
+    transform_waits,
+)
 from tokenyard.monitor.figures import Figures
 from tokenyard.storage.cache.counts import Counts
 
@@ -35,6 +42,8 @@ _IDLE = 0.6
 _QUEUED = 0.25
 #: Share of a time from which on it is mostly that.
 _MOSTLY = 0.5
+#: Share of a step from which on a transform's work in the interpreter is in the way of the step's own.
+_IN_THE_WAY = 0.25
 #: Share of time from which on a container that is stopped at its CPU limit has too few cores.
 _THROTTLED = 0.2
 #: What copies to a GPU reach at least from ordinary memory, which go through a buffer of the driver's.
@@ -61,12 +70,17 @@ class Verdict:
 
 
 def judge(figures: Figures) -> Verdict | None:
-    """Return what holds this rank back; None where its steps don't wait and its GPU, if it is known, is busy."""
+    """Return what holds this rank back.
+
+    None where its steps don't wait and its GPU is busy, or is not known and nothing here is in the way of the steps.
+    """
     gpu = figures.gpu.utilisation
     if figures.wait_share >= WAIT_SHARE:
         return None if gpu is not None and gpu >= GPU_BUSY else _of_loader(figures)
-    if gpu is None or gpu >= GPU_IDLE:
+    if gpu is not None and gpu >= GPU_IDLE:
         return None
+    if (held := _of_lock(figures)) is not None or gpu is None:
+        return held
     return _of_copy(figures) or Verdict(
         kind="not the loader",
         evidence=f"the GPU is {gpu:.0f}% busy, and {_waiting(figures)}",
@@ -179,6 +193,24 @@ def _of_python(figures: Figures, evidence: str) -> Verdict:
         evidence=f"{evidence}are a transform or other work in Python{held}",
         advice=with_makers(figures, waits=False, only="workers")
         or f"make the transform cheaper (numpy on whole arrays), or do it once before; {without_wait(figures)}",
+    )
+
+
+def _of_lock(figures: Figures) -> Verdict | None:
+    """What threads compute in Python that the steps don't wait for, but while which they can't go on themselves."""
+    making = figures.making
+    computed = computed_in_transform_ms(figures)
+    step_share = computed / max(1e-9, figures.compute_ms_per_batch)
+    if making.makers != "threads" or not is_interpreter_held(figures) or step_share < _IN_THE_WAY:
+        return None
+    workers = min(figures.system.cores, math.ceil(making.wall_ms / max(1e-9, figures.compute_ms_per_batch)))
+    return Verdict(
+        kind="python",
+        evidence=f"{_waiting(figures)}, but for each {_batch(figures)} a transform computes {_ms(computed)} in threads "
+        f"of this process, and whatever else it does waits {figures.system.interpreter_late_ms:.1f} ms for Python's "
+        "lock each time, the step too",
+        advice=f"loader.num_workers 0 -> {max(1, workers)}: the transform then has locks of its own, and the "
+        f"{_ms(figures.compute_ms)} of a step become shorter",
     )
 
 
