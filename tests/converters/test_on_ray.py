@@ -230,14 +230,11 @@ def test_a_driver_that_is_killed_goes_on_when_it_is_run_again(
 def test_a_job_that_is_told_to_end_ends_its_tasks_and_can_go_on(
     tmp_path: Path, cluster: Cluster, source: Path, whole: dict[str, bytes], slow: None, number: int, code: int
 ) -> None:
-    for attempt in range(3):
-        place = tmp_path / str(attempt)
-        job = begin(cluster, source, place)
-        until(lambda place=place: tasks_done(place) >= 2)
-        job.send_signal(number)
-        _, said = job.communicate(timeout=120)
-        if "You have likely discovered a bug in Ray" not in said:
-            break  # else Ray ended the process, as it does at times where a task ends while it is cancelled
+    place = tmp_path / "out"
+    job = begin(cluster, source, place)
+    until(lambda: tasks_done(place) >= 2)
+    job.send_signal(number)
+    _, said = job.communicate(timeout=120)
     assert job.returncode == code, said
     assert "the same job, run again, goes on with it" in said
     assert "Traceback" not in said

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -95,6 +98,52 @@ def test_a_commit_is_read_without_asking_for_it(web: Web, tmp_path: Path) -> Non
     corpus = write_corpus(tmp_path / "served" / web.main / "mine", ROWS, format="npy")
     assert_same(open_corpus(f"hf://datasets/owner/name@{web.main}/mine"), corpus)
     assert not [path for _, path in web.seen if "/revision/" in path]
+
+
+@pytest.mark.parametrize("answer", [(200, b"<html>"), (200, b""), (200, b"{}"), (404, b""), (501, b"")])
+def test_a_mirror_that_knows_no_commits_is_read_by_its_branch(
+    web: Web, tmp_path: Path, answer: tuple[int, bytes]
+) -> None:
+    web.no_commit = answer
+    corpus = write_corpus(tmp_path / "served" / "main" / "mine", ROWS, format="npy")
+    assert_same(open_corpus("hf://datasets/owner/name/mine"), corpus)
+
+
+def test_a_hub_that_fails_is_told_with_the_way_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENYARD_STORAGE_DEADLINE", "2")
+    web.no_commit = (503, b"")
+    with pytest.raises(
+        StorageError, match=r"can't look for the commit of hf://.*\(a commit in the URL needs none\).*503"
+    ):
+        open_corpus("hf://datasets/owner/name/mine")
+
+
+def test_threads_that_make_the_first_call_together_read_one_commit(web: Web, tmp_path: Path) -> None:
+    web.main = "4" * 40
+    (tmp_path / "served" / web.main).mkdir(parents=True)
+    (tmp_path / "served" / web.main / "a").write_bytes(b"abc")
+    objects = open_objects("hf://datasets/owner/name")
+    with ThreadPoolExecutor(8) as pool:
+        assert {bytes(found) for found in pool.map(lambda _: objects.read("a"), range(8))} == {b"abc"}
+    assert sum("/revision/" in path for _, path in web.seen) == 1
+
+
+def test_a_forked_process_knows_the_commit_that_it_reads(web: Web, tmp_path: Path) -> None:
+    web.main = "5" * 40
+    (tmp_path / "served" / web.main / "some folder").mkdir(parents=True)
+    (tmp_path / "served" / web.main / "some folder" / "a%41").write_bytes(b"abc")
+    open_objects(web.url).head("nothing")  # so that a fork is one of a process that has made calls
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_read_forked, args=(theirs,))
+    process.start()
+    found, url = ours.recv()
+    process.join()
+    assert (found, url) == (b"abc", f"hf://datasets/owner/name@{web.main}/some%20folder/a%2541")
+
+
+def _read_forked(pipe: Connection) -> None:
+    objects = open_objects("hf://datasets/owner/name/some%20folder")
+    pipe.send((bytes(objects.read("a%41")), objects.url_of("a%41")))
 
 
 def test_a_folder_of_others_on_the_hub_is_listed_in_pages(web: Web, tmp_path: Path) -> None:

@@ -461,14 +461,15 @@ def test_states_and_epochs_may_be_asked_for_while_another_thread_takes_batches()
     calm = sampler(mixture(epoch_samples=None))
     expected = [calm.state_dict(step) for step in range(120)]
     taken = list(islice(iter(calm), 120 * 4))
-    busy = sampler(mixture(epoch_samples=None))
     sys.setswitchinterval(1e-6)
     try:
-        with ThreadPoolExecutor(2) as pool:
-            batches = pool.submit(lambda: list(islice(iter(busy), 120 * 4)))
-            states = pool.submit(lambda: [busy.state_dict(step) for step in range(120)])
+        for _ in range(8):
+            busy = sampler(mixture(epoch_samples=None))
+            with ThreadPoolExecutor(2) as pool:
+                batches = pool.submit(lambda busy=busy: list(islice(iter(busy), 120 * 4)))
+                states = pool.submit(lambda busy=busy: [busy.state_dict(step) for step in range(120)])
+            assert states.result() == expected
+            assert batches.result() == taken
     finally:
         sys.setswitchinterval(0.005)
-    assert states.result() == expected
-    assert batches.result() == taken
     assert copy.deepcopy(busy.batches).state(7) == busy.batches.state(7)

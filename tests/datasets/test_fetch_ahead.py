@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from pathlib import Path
@@ -16,17 +17,21 @@ import pytest
 from tests.servers.files import file_server
 from tokenyard.corpus import CorpusWriter
 from tokenyard.datasets.sampler import Request
+from tokenyard.datasets.streaming import fetch_ahead
 from tokenyard.datasets.streaming.fetch_ahead import FetchAhead
 from tokenyard.errors import StorageError
 from tokenyard.schema import Schema
 from tokenyard.storage.cache import NEVER
 
 HELD_AT_THE_END = """
-import json, sys
+import atexit, json, sys, time
+# What is registered first is done last.
+atexit.register(lambda: print(time.monotonic() - begun))
 from tokenyard.datasets.loader import build_dataloader
 held = iter(build_dataloader(json.loads(sys.argv[1]), 0, 1))
 for _ in range(150):
     next(held)
+begun = time.monotonic()
 raise ValueError("the loop failed")
 """
 
@@ -52,6 +57,8 @@ def test_a_program_ends_while_an_iterator_is_held_whose_threads_wait_for_room(tm
             check=False,
         )
     assert ended.returncode == 1
+    # Nothing at the end waits until it gives up waiting, which takes 30 s.
+    assert float(ended.stdout) < 20
     assert "the loop failed" in ended.stderr
 
 
@@ -169,14 +176,18 @@ def test_what_failed_far_ahead_is_tried_again_when_it_is_needed_and_then_an_erro
     assert told.value.__notes__ == ["at step 9"]
 
 
-def test_room_is_looked_for_again_when_the_run_is_where_there_may_be_some() -> None:
+def test_room_is_looked_for_again_when_the_run_is_where_there_may_be_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody looks again for want of a call.
+    monkeypatch.setattr(fetch_ahead, "_ROOM_SECONDS", 60)
+    monkeypatch.setattr(fetch_ahead, "_LOOK_SECONDS", 60)
     attempts: list[tuple[int, int]] = []
     now = [0]
     tried = threading.Event()
 
     def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
-        attempts.append((wanted[0][1], now[0]))
-        if wanted[0][1] == 9 and step is not None and now[0] < 5:
+        tile, at = wanted[0][1], now[0]
+        attempts.append((tile, at))
+        if tile == 9 and at < 5:
             tried.set()
             return 5
         return cache.fetch(wanted, None, has_room)
@@ -186,17 +197,18 @@ def test_room_is_looked_for_again_when_the_run_is_where_there_may_be_some() -> N
     while ahead._take():
         pass
     assert tried.wait(60)
+    time.sleep(0.05)  # until it waits
     for step in range(1, 6):
         now[0] = step
         ahead.moved(step)
-    wait([one.future for coming in ahead._coming for one in coming.tiles], 60)
+    wait([one.future for coming in ahead._coming for one in coming.tiles], 30)
     assert cache.has(9)
-    # A slow machine may have let the time run out in which it looks again whatever the run does.
-    assert attempts[-1] == (9, 5)
+    assert [attempt for attempt in attempts if attempt[0] == 9] == [(9, 0), (9, 5)]
     ahead.leave()
+    assert list(ahead.run()) == []
 
 
-def test_who_leaves_while_a_request_waits_for_a_store_gets_no_more_requests() -> None:
+def test_who_leaves_while_requests_wait_for_a_store_and_for_room_gets_no_more_requests() -> None:
     under_way, may_end = threading.Event(), threading.Event()
 
     def fetch(wanted: Sequence[Any], step: int | None, has_room: Callable[[], None]) -> int | None:
@@ -204,12 +216,21 @@ def test_who_leaves_while_a_request_waits_for_a_store_gets_no_more_requests() ->
         assert may_end.wait(60)
         return None
 
-    ahead = ahead_of(Cache(lost=-1), 3, fetch=fetch)
+    # The first takes its time, and no other one ever has its turn.
+    ahead = ahead_of(Cache(lost=-1), 40, fetch=fetch)
+    while ahead._take():
+        pass
+    waiting = [one for coming in ahead._coming for one in coming.tiles if one.number]
     found: list[Request] = []
     loop = threading.Thread(target=lambda: found.extend(ahead.run()), daemon=True)
     loop.start()
     assert under_way.wait(60)
     ahead.leave()
+    # Those that wait for their turn end at once, and what is under way when it can.
+    end = time.monotonic() + 30
+    while not all(one.future.done() for one in waiting):
+        assert time.monotonic() < end
+        time.sleep(0.01)
     may_end.set()
     loop.join(60)
     assert not loop.is_alive()

@@ -22,12 +22,14 @@ class Web:
     """``folder``: what is served. ``token``: what the Hub asks for. ``seen``: method and path of all requests.
 
     ``main``: the commit that the branch of that name is at. The files of a commit lie in the folder of its name.
+    ``no_commit``: what is answered, with its status, to who asks for it.
     """
 
     folder: Path
     token: str | None = None
     port: int = 0
     main: str = "0" * 40
+    no_commit: tuple[int, bytes] | None = None
     seen: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -75,8 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(parts.path)
         self.web.seen.append((self.command, path))
         if path == "/api/datasets/owner/name/revision/main":
-            self._answer(200, json.dumps({"sha": self.web.main}).encode())
-        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/([0-9a-f]{40})/(.*)", path):
+            self._answer(*(self.web.no_commit or (200, json.dumps({"sha": self.web.main}).encode())))
+        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/([0-9a-f]{40}|main)/(.*)", path):
             self._file(self.web.folder / hub[1] / hub[2])
         elif hub := re.fullmatch(r"/datasets/owner/name/resolve/v1/(.*)", path):
             if self.web.token and self.headers.get("Authorization") != f"Bearer {self.web.token}":

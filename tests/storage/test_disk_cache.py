@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -385,6 +387,34 @@ def test_counts_of_several_processes_are_added(tmp_path: Path) -> None:
         process.start()
         process.join()
     assert (counters.sums().hits, counters.sums().wait_ns) == (4, 20)
+
+
+_RANK_WITH_A_FORK = """
+import os, sys, time
+from pathlib import Path
+from tokenyard.storage.cache import Ranks
+ranks = Ranks(Path(sys.argv[1]))
+ranks.join({"rank": 0}, 7)
+if not (child := os.fork()):
+    time.sleep(600)
+print(child, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_rank_that_is_killed_is_dead_though_a_fork_of_it_lives(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _RANK_WITH_A_FORK, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as rank:
+        assert rank.stdout is not None
+        child = int(rank.stdout.readline())
+        try:
+            assert [(found.told, found.step) for found in Ranks(tmp_path).living()] == [({"rank": 0}, 7)]
+            rank.kill()
+            rank.wait()
+            assert Ranks(tmp_path).living() == []
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_rank_that_joins_while_others_look_who_lives_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

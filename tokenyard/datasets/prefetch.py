@@ -1,13 +1,14 @@
 """Work done ahead by threads of this process, its results in order."""
 
 import atexit
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from itertools import cycle
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
+
+from tokenyard.datasets.daemons import LoaderThread, may_wait_for_threads
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -43,8 +44,11 @@ def in_order(
         Exception: what `work` or `requests` raised, at the place of its result, with its own traceback.
     """
     if not num_threads:
-        for request in requests:
-            yield request, work(request)
+        try:
+            for request in requests:
+                yield request, work(request)
+        finally:
+            _close(requests)
         return
     workers: list[_Worker[S, T]] = []
     taker: _Taker[S, T] | None = None
@@ -68,8 +72,14 @@ def in_order(
         threads: list[_Worker[S, T] | _Taker[S, T]] = [*workers, *([] if taker is None else [taker])]
         for thread in threads:
             thread.stop()
-        for thread in threads:
+        for thread in threads if may_wait_for_threads() else ():
             thread.join()
+
+
+def _close(requests: Iterable[Any]) -> None:
+    """End requests now: else they would last as long as somebody holds the traceback of an error."""
+    if isinstance(requests, Generator):
+        requests.close()
 
 
 class _Taker(Generic[S, T]):
@@ -86,7 +96,7 @@ class _Taker(Generic[S, T]):
         self._leave = leave
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="tokenyard-loader-requests", daemon=True)
+        self._thread = LoaderThread(self._run, "tokenyard-loader-requests")
         self._thread.start()
         _running.add(self)
 
@@ -121,8 +131,7 @@ class _Taker(Generic[S, T]):
             failed.put((None, e))
             self.begun.put((None, failed))
         finally:
-            if isinstance(self._requests, Generator):
-                self._requests.close()  # else it would last as long as somebody holds the traceback of an error
+            _close(self._requests)
             self.begun.put(None)
 
 
@@ -135,7 +144,7 @@ class _Worker(Generic[S, T]):
         self._work = work
         self._stopped = False
         # A program that ends in the middle of an epoch doesn't wait for what nobody will ask for.
-        self._thread = threading.Thread(target=self._run, name=f"tokenyard-loader-{number}", daemon=True)
+        self._thread = LoaderThread(self._run, f"tokenyard-loader-{number}")
         self._thread.start()
         _running.add(self)
 

@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from tokenyard.corpus.read_ahead import ReadAhead
 from tokenyard.datasets.batches import MicroBatch
+from tokenyard.datasets.daemons import Daemons
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.pieces import row_ranges
 from tokenyard.datasets.sampler import Request
@@ -33,7 +34,7 @@ def looking_ahead(requests: Iterator[Request], dataset: TokenDataset) -> Iterato
     ends = False
     ahead = _MAX_REQUESTS
     readers = [corpus.read_ahead() for corpus in dataset.corpora]
-    pool = ThreadPoolExecutor(1, thread_name_prefix="tokenyard-read-ahead")
+    asking = Daemons(1, "tokenyard-read-ahead")
     try:
         while True:
             needless = all(reader.is_needless for reader in readers)
@@ -51,7 +52,7 @@ def looking_ahead(requests: Iterator[Request], dataset: TokenDataset) -> Iterato
                     group.append(request.micro_batch)
                     ahead = min(_MAX_REQUESTS, _AHEAD_BYTES // max(1, _num_bytes(request.micro_batch, dataset)))
                 if len(group) >= _GROUP:
-                    pool.submit(_ask, group, dataset, readers)
+                    asking.submit(partial(_ask, group, dataset, readers))
                     group = []
             if waiting:
                 yield waiting.popleft()
@@ -60,7 +61,7 @@ def looking_ahead(requests: Iterator[Request], dataset: TokenDataset) -> Iterato
             elif ends:
                 return
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        asking.end()
 
 
 def _ask(batches: list[MicroBatch], dataset: TokenDataset, readers: list[ReadAhead]) -> None:

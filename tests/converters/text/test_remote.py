@@ -172,19 +172,20 @@ def test_texts_on_a_branch_of_the_hub_are_those_of_the_commit_that_was_planned(
     first, second = "1" * 40, "2" * 40
     for commit, letter in ((first, "a"), (second, "b")):
         for name in ("x.txt", "some/y.txt"):
-            path = tmp_path / commit / "texts" / name
+            path = tmp_path / commit / "te%41 xts" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{letter} of {name}")
     with web_server(tmp_path) as web:
         monkeypatch.setenv("HF_ENDPOINT", web.url)
         for url, names in (
-            ("hf://datasets/owner/name/texts", ["some/y.txt", "x.txt"]),
-            ("hf://datasets/owner/name@main/texts/x.txt", ["x.txt"]),
+            ("hf://datasets/owner/name/te%2541%20xts", ["some/y.txt", "x.txt"]),
+            ("hf://datasets/owner/name@main/te%2541%20xts/x.txt", ["x.txt"]),
         ):
             web.main = first
             splits = plan_texts(url, options).splits
             web.main = second
             found = [record.text for split in splits for record in read_split(split, options)]  # type: ignore[union-attr]
             assert found == [f"a of {name}" for name in names]
-            assert [split.path for split in splits] == [f"hf://datasets/owner/name@{first}/texts/{n}" for n in names]
+            folder = f"hf://datasets/owner/name@{first}/te%2541%20xts"
+            assert [split.path for split in splits] == [f"{folder}/{name}" for name in names]
             assert texts(url) == [f"b of {name}" for name in names]

@@ -86,6 +86,12 @@ def as_remote(function: Callable[..., Any], **options: Any) -> Any:
     return decorator(max_retries=0, **options)(function)
 
 
+def as_actor(kind: type, **options: Any) -> Any:
+    """An object that lives in the cluster, until nobody here knows it any more."""
+    decorator: Any = ray.remote
+    return decorator(kind).options(**options).remote()
+
+
 def _on_each_node(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """What a function gives on each node, by the node's name."""
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}

@@ -23,8 +23,8 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from tokenyard.converters.on_ray.cluster import as_remote, check_nodes, connected, has_cpus, num_cpus
-from tokenyard.converters.on_ray.worker import Sent, run_task
+from tokenyard.converters.on_ray.cluster import as_actor, as_remote, check_nodes, connected, has_cpus, num_cpus
+from tokenyard.converters.on_ray.worker import Ended, Sent, name_of_end, run_task
 from tokenyard.converters.sight import Sight
 from tokenyard.converters.versions import ENCODERS, installed
 from tokenyard.errors import StorageError, TokenyardError
@@ -38,7 +38,9 @@ _WAIT_SECONDS = 10.0
 #: How long the cluster may be without any CPU, while nodes come and go.
 _SECONDS_WITHOUT_CPU = 120.0
 #: How long tasks may take to end that are told to.
-_CANCEL_SECONDS = 30.0
+_END_SECONDS = 30.0
+#: An actor is gone with the last that knows it.
+_kept: list[Any] = []
 
 
 def run_on_ray(
@@ -59,10 +61,12 @@ def run_on_ray(
         sent = [ray.put(Sent.of(id, expected, function, shared, sights))]
         check_nodes(id, sent, expected)
         remote = as_remote(run_task, num_cpus=1)
-        yield from _results(lambda task: remote.remote(id, sent, task), tasks, num_workers)
+        yield from _results(id, lambda task: remote.remote(id, sent, task), tasks, num_workers)
 
 
-def _results(submit: Callable[[Any], Any], tasks: Sequence[Any], num_workers: int | None) -> Generator[tuple[int, Any]]:
+def _results(
+    id: str, submit: Callable[[Any], Any], tasks: Sequence[Any], num_workers: int | None
+) -> Generator[tuple[int, Any]]:
     running: dict[Any, int] = {}
     # Ray itself would run a task that takes more memory than there is again and again, without end.
     lost: Counter[int] = Counter()
@@ -95,17 +99,19 @@ def _results(submit: Callable[[Any], Any], tasks: Sequence[Any], num_workers: in
                     raise outcome
                 yield number, outcome
     finally:
-        _end(running)
+        _end(id, running)
 
 
-def _end(running: Collection[Any]) -> None:
+def _end(id: str, running: Collection[Any]) -> None:
     """End what runs, so that nobody writes any more where this job has ended."""
     if not (running and ray.is_initialized()):  # Ray would begin a cluster here to be asked
         return
     with suppress(RayError):  # of a cluster that is gone
-        for ref in ray.wait(list(running), num_returns=len(running), timeout=0)[1]:
-            ray.cancel(ref)  # by an interrupt; where a process is killed that has just ended, Ray ends this one too
-        ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_SECONDS)
+        if not ray.wait(list(running), num_returns=len(running), timeout=0)[1]:
+            return
+        ended = as_actor(Ended, name=name_of_end(id), num_cpus=0)
+        if ray.wait(list(running), num_returns=len(running), timeout=_END_SECONDS)[1]:
+            _kept.append(ended)  # for what is begun later still
 
 
 def _given_up(number: int, error: Exception) -> StorageError:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from tokenyard.converters.sight import Sight
 from tokenyard.converters.versions import installed
 from tokenyard.errors import ConfigError, MissingDependencyError, TokenyardError
+
+#: How often a task asks whether its job has ended.
+_ASK_SECONDS = 0.5
 
 _taken: tuple[str, Callable[[Any, Any], Any], Any] | None = None
 
@@ -52,16 +58,72 @@ class Sent:
         )
 
 
+class Ended:
+    """An actor that is there, by its name, where a job has ended whose tasks may still run."""
+
+
+def name_of_end(id: str) -> str:
+    """The name of a job's `Ended`."""
+    return f"tokenyard-ended-{id}"
+
+
 def run_task(id: str, sent: list[Any], task: Any) -> Any:
     """The result of a task, or the error of tokenyard's that it raised, which Ray would wrap.
 
+    None where its job has ended: it is then not begun, or interrupted. Ray could cancel a task, but where that has just
+    ended it ends the process that asked for it.
+
     ``sent`` holds the reference of what was sent: in a list, or Ray would bring it anew for each task.
     """
+    if _has_ended(id):
+        return None
+    watch = _Watch(id)
     try:
-        function, shared = _work(id, sent)
-        return function(shared, task)
-    except TokenyardError as e:
-        return e
+        with watch:
+            try:
+                function, shared = _work(id, sent)
+                return function(shared, task)
+            except TokenyardError as e:
+                return e
+    except KeyboardInterrupt:
+        if watch.has_interrupted:
+            return None
+        raise
+
+
+class _Watch:
+    """A thread that interrupts the main one when a job has ended."""
+
+    def __init__(self, id: str) -> None:
+        self.has_interrupted = False
+        self._id = id
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._run, name="tokenyard-watch", daemon=True).start()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._done.set()
+
+    def _run(self) -> None:
+        while not self._done.wait(_ASK_SECONDS):
+            if not _has_ended(self._id):
+                continue
+            with self._lock:  # so that whatever comes after the task is not interrupted
+                if not self._done.is_set():
+                    self.has_interrupted = True
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            return
+
+
+def _has_ended(id: str) -> bool:
+    try:
+        ray.get_actor(name_of_end(id))
+    except (ValueError, RayError):  # there is none; or who knows is away, and will be asked again
+        return False
+    return True
 
 
 def check_node(id: str, sent: list[Any]) -> TokenyardError | None:

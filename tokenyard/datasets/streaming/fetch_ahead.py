@@ -1,16 +1,20 @@
 """Requests whose bytes are in the cache: threads fetch what comes next, as far ahead as the cache has room."""
 
+import atexit
 import os
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
+from weakref import WeakSet
 
+from tokenyard.datasets.daemons import Daemons
 from tokenyard.datasets.sampler import Request
-from tokenyard.datasets.streaming.daemons import Daemons
 from tokenyard.datasets.streaming.tiles import FilePiece, Tiles
 from tokenyard.storage.cache import NEVER
 
@@ -36,6 +40,25 @@ PlanStep = Callable[[int], int]
 Fetch = Callable[[Sequence[FilePiece], int | None, Callable[[], None]], int | None]
 
 
+class _Call:
+    """What `threading.Event` is, for one thread that waits. May also be set by a finalizer, wherever that runs."""
+
+    def __init__(self) -> None:
+        self._line: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._line.put(None)
+
+    def clear(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._line.get_nowait()
+
+    def wait(self, seconds: float | None = None) -> None:
+        with suppress(Empty):
+            self._line.get(timeout=seconds)
+
+
 class _Fetching:
     """A tile on its way into the cache. ``call`` wakes the thread that brings it, and no other one."""
 
@@ -44,7 +67,7 @@ class _Fetching:
         self.number = number
         self.step = step
         self.turn = turn
-        self.call = threading.Event()
+        self.call = _Call()
         self.future: Future[None]
 
     @property
@@ -64,8 +87,7 @@ class _Coming:
 class FetchAhead:
     """The requests of one epoch of a rank, each given out when all that it reads is in the cache.
 
-    Requests are taken from their iterator by whoever asks for the next one, as all that knows the order may not be
-    asked by several threads.
+    One thread takes requests from their iterator: the one that asks `run` for the next.
 
     Args:
         requests: in their order.
@@ -106,7 +128,7 @@ class FetchAhead:
         self._given, self._taken, self._bytes_ahead = 0, 0, 0
         # Tiles take room in the order in which they are asked for: a later one would have to go for an earlier one.
         # Below are those that have none yet, by their turns.
-        self._turns = threading.Lock()
+        self._turns = threading.RLock()  # a finalizer may leave while it is held
         self._asked, self._turn = 0, 0
         self._roomless: dict[int, _Fetching] = {}
         # How far the run is, and how far it must be before there is room for the one whose turn it is.
@@ -114,21 +136,22 @@ class FetchAhead:
         # The step of the last request taken, and the one that was told.
         self._horizon = self._told = NEVER
         self._ends = False
-        self._left = threading.Event()
+        self._is_left = False
         self._pid = os.getpid()
         self._failure: Exception | None = None
         self._threads = Daemons(_THREADS, "tokenyard-fetch")
+        _running.add(self)
 
     def run(self) -> Generator[Request]:
         """Yield the requests. What the iterator of requests raises comes in its turn; so do errors of fetching."""
         try:
-            while not self._left.is_set() and (self._coming or self._take()):
+            while not self._has_left() and (self._coming or self._take()):
                 # Twice as quick as requests go, until it is far enough ahead.
                 self._take()
                 self._take()
                 coming = self._coming.popleft()
                 self._wait_for(coming)
-                if self._left.is_set():
+                if self._has_left():
                     return
                 self._bytes_ahead -= coming.num_bytes
                 yield coming.request
@@ -137,17 +160,22 @@ class FetchAhead:
         finally:
             self.leave()
             self._threads.end()
+            if isinstance(self._requests, Generator):
+                self._requests.close()
 
     def leave(self) -> None:
         """Let nothing wait any more: neither threads for their turn or for room, nor `run`, which yields no more."""
         if self._pid != os.getpid():  # a fork has no threads that wait, and maybe the locks of those it had
             return
-        self._left.set()
+        self._is_left = True
         self._tell()
         with self._turns:
             waiting = list(self._roomless.values())
         for one in waiting:
             one.call.set()
+
+    def _has_left(self) -> bool:
+        return self._is_left
 
     def moved(self, step: int) -> None:
         """Say how far the run has gone on, in steps of the plan: there may be room again."""
@@ -161,14 +189,14 @@ class FetchAhead:
         # What went wrong long ago may go well now that it is needed.
         failed = [one for one in coming.tiles if one.has_failed]
         for _ in range(_ATTEMPTS):
-            while not self._left.is_set() and (waiting := [one for one in coming.tiles if not one.future.done()]):
+            while not self._has_left() and (waiting := [one for one in coming.tiles if not one.future.done()]):
                 begin = begin or time.monotonic_ns()
                 for one in waiting:
                     one.call.set()
                 if not self._take():
                     wait([one.future for one in waiting], _LOOK_SECONDS, FIRST_COMPLETED)
             try:
-                if self._left.is_set():
+                if self._has_left():
                     return
                 for one in coming.tiles:
                     if one not in failed:
@@ -241,7 +269,7 @@ class FetchAhead:
             if sum(piece.num_bytes for _, piece in pieces) > self._max_bytes:
                 return  # there will never be room, so it is read without the cache
             self._wait_for_turn(one)
-            while not self._left.is_set():
+            while not self._has_left():
                 # Whatever calls from here on has seen less than the attempt sees.
                 one.call.clear()
                 # What the loop waits for is fetched whatever has to go for it.
@@ -261,7 +289,7 @@ class FetchAhead:
         """Wait until it is a tile's turn to take room, of the node's ranks the one that needs it first, or a call."""
         while True:
             one.call.clear()
-            if self._given > one.number or self._left.is_set():
+            if self._given > one.number or self._has_left():
                 return
             if self._turn < one.turn:
                 one.call.wait()
@@ -287,10 +315,20 @@ class FetchAhead:
         """Tell before which step room is wanted next: where all that was asked for has its room, it is yet to be."""
         with self._turns:
             first = self._roomless.get(self._turn)
-            if self._left.is_set() or (first is None and self._ends):
+            if self._has_left() or (first is None and self._ends):
                 wanted = NEVER
             else:
                 wanted = self._horizon if first is None else first.step
             if wanted != self._told:
                 self._told = wanted
                 self._wants(wanted)
+
+
+_running: WeakSet[FetchAhead] = WeakSet()
+
+
+@atexit.register
+def _leave_all() -> None:
+    """Let no thread wait for room or its turn any more, before those that end threads wait for them."""
+    for ahead in list(_running):
+        ahead.leave()

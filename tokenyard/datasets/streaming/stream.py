@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from tokenyard.datasets.batches import Batches
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.order.state import to_json
 from tokenyard.datasets.sampler import EpochRun, RankSampler, Request
@@ -46,7 +47,7 @@ class Stream:
             "rank": sampler.batches.rank,
             "world_size": sampler.batches.world_size,
         }
-        self._step = self._plan_step(sampler.step)
+        self._step = _plan_step(sampler.batches, sampler.step)
         self._ranks.join(self._told, self._step)
         weakref.finalize(self, self._ranks.leave)
         cache.counters = Counters(self._ranks.counts_path)
@@ -59,6 +60,7 @@ class Stream:
     def fetched(self, run: EpochRun, requests: Iterator[Request]) -> FetchAhead:
         """Return what yields the requests of an epoch, each when what it reads is there."""
         batches = run.batches
+        self._told_steps.clear()
         self._tell(run.first_step)  # where a state was loaded, or an epoch chosen
         self._uses = TileUses(batches, self._tiles, batches.first_id)
 
@@ -74,7 +76,7 @@ class Stream:
             requests,
             self._tiles,
             self._fetch,
-            self._plan_step,
+            partial(_plan_step, batches),
             wants=want,
             is_next=self._is_next,
             max_bytes=self._cache.max_bytes,
@@ -91,13 +93,9 @@ class Stream:
             ahead.moved(self._step)
 
     def _tell(self, step: int) -> None:
-        self._step = self._plan_step(step)
+        self._step = _plan_step(self._sampler.batches, step)
         self._told_steps.append(self._step)
         self._ranks.tell(self._step)
-
-    def _plan_step(self, step: int) -> int:
-        batches = self._sampler.batches
-        return step if batches.budget is None else batches.progress(step).plan_steps
 
     def _fetch(self, wanted: Sequence[FilePiece], step: int | None, has_room: Callable[[], None]) -> int | None:
         room_at = 0
@@ -137,3 +135,7 @@ class Stream:
         """The ranks of this run, on this node; this one too, where somebody has removed its file."""
         mine = [rank for rank in self._ranks.living() if rank.told.get("run") == self._told["run"]]
         return mine or [Rank(self._told, self._step)]
+
+
+def _plan_step(batches: Batches, step: int) -> int:
+    return step if batches.budget is None else batches.progress(step).plan_steps

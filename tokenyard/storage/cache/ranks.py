@@ -7,7 +7,6 @@ wants room for, which it writes over as it goes; and the JSON that it joined wit
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import threading
 import uuid
@@ -50,7 +49,7 @@ class Ranks:
         self._steps: NDArray[np.int64] | None = None
         self._path: Path | None = None
         self._pid = os.getpid()
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
 
     @property
     def counts_path(self) -> Path | None:
@@ -64,7 +63,8 @@ class Ranks:
         path, handle = _own_file(self._folder)
         try:
             os.write(handle, np.array([step, NEVER]).tobytes() + json.dumps(dict(told)).encode())
-            steps = np.frombuffer(mmap.mmap(handle, _STEPS_BYTES), np.int64)
+            # A map of this handle would keep its lock for as long as a fork of this process lives.
+            steps = np.memmap(path, np.int64, "r+", shape=2)
         except BaseException:
             release(handle)
             with suppress(OSError):

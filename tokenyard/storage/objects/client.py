@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -17,6 +18,17 @@ from tokenyard.storage.objects.info import ObjectInfo
 from tokenyard.storage.objects.patience import Patience, patience_of_environment
 from tokenyard.storage.objects.stores import require
 from tokenyard.storage.objects.urls import split_url
+
+#: So that threads which make the first call together read the same.
+_making = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _making
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Objects:
@@ -129,11 +141,14 @@ class Objects:
     def _direct(self) -> Direct | Delegate:
         """What makes the calls in this process, made with the first one."""
         calls = self._calls
-        if calls is None or self._pid != os.getpid():
-            make = Delegate if is_forked() else Direct
-            calls = make(self.url, self.patience, self._commit)
-            self._pid, self._calls, self._commit = os.getpid(), calls, calls.commit
-        return calls
+        if calls is not None and self._pid == os.getpid():
+            return calls
+        with _making:
+            if self._calls is None or self._pid != os.getpid():
+                make = Delegate if is_forked() else Direct
+                calls = make(self.url, self.patience, self._commit)
+                self._commit, self._pid, self._calls = calls.commit, os.getpid(), calls
+            return self._calls
 
 
 def open_objects(url: str, patience: Patience | None = None) -> Objects:

@@ -11,7 +11,7 @@ from tokenyard.errors import DataError, StorageError
 from tokenyard.storage.objects import hub
 from tokenyard.storage.objects.info import ObjectInfo
 from tokenyard.storage.objects.patience import CutError, Patience, call
-from tokenyard.storage.objects.stores import make_store, require
+from tokenyard.storage.objects.stores import make_store
 from tokenyard.storage.objects.urls import split_url
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ class Direct:
         self.url = url
         self.patience = patience
         self._at = split_url(url)
-        require(url)
         if self._at.scheme == "hf" and commit is None:
             commit = call(
                 patience,
-                f"can't look for the commit of {url}",
+                f"can't look for the commit of {url} (a commit in the URL needs none)",
                 lambda _: hub.commit_of(url, self._at, patience.stall_seconds),
             )
         self.commit = commit
@@ -56,6 +55,10 @@ class Direct:
     def _uploads(self) -> ObjectStore:
         """For uploads in parts, of which each is tried again alone."""
         return make_store(self.url, self._at, self.patience, own_retries=True)[0]
+
+    def commit_of(self) -> str | None:
+        """The commit of the Hub that is read, for a forked process."""
+        return self.commit
 
     def get(self, name: str, start: int, stop: int | None, etag: str | None) -> tuple[Any, ObjectInfo]:
         """Bytes start .. stop of an object (to its end without ``stop``), and what it is."""

@@ -49,6 +49,8 @@ class Delegate:
         self._url = url
         self._patience = patience
         self.commit = commit
+        if url.startswith("hf:") and commit is None:
+            self.commit = self._ask("commit_of", ())
 
     def get(self, *args: Any) -> Any:
         """See Direct."""

@@ -33,7 +33,8 @@ def _serve_one(connection: Connection, stores: _Stores) -> None:
         try:
             direct = stores.get((url, patience, commit))
             if direct is None:
-                direct = stores[url, patience, commit] = Direct(url, patience, commit)
+                direct = Direct(url, patience, commit)
+                stores[url, patience, commit or direct.commit] = direct
             value = getattr(direct, name)(*args)
             answer = True, (bytes(value[0]), value[1]) if name == "get" else value
         except Exception as e:  # noqa: BLE001  # raised by the one who asked

@@ -28,7 +28,8 @@ _MAX_PAGES = 10_000
 def commit_of(url: str, at: Location, timeout: float) -> str | None:
     """The commit that the branch or tag of a URL is at now; None where the server knows of none.
 
-    What is read by it stays the same while the branch moves. Raises OSError, ConfigError for a URL of another form.
+    What is read by it stays the same while the branch moves. Raises OSError of what may pass, ConfigError for a URL of
+    another form.
     """
     kind, repository, revision, _ = _parts(url, at)
     if _COMMIT.fullmatch(revision):
@@ -36,9 +37,11 @@ def commit_of(url: str, at: Location, timeout: float) -> str | None:
     try:
         told = _asked(f"{_endpoint()}/api/{kind}/{repository}/revision/{quote(revision, safe='')}", timeout)[0]
     except urllib.error.HTTPError as e:
-        if e.code >= 500 or e.code == 429:
+        if (e.code >= 500 and e.code != 501) or e.code == 429:
             raise
         return None  # what is wrong is told of the first file; mirrors may not have revisions
+    except ValueError:  # a page in place of JSON
+        return None
     commit = told.get("sha") if isinstance(told, dict) else None
     return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None
 
@@ -47,7 +50,8 @@ def at_commit(url: str, at: Location, commit: str) -> str:
     """The URL of what a URL's branch or tag has at a commit. Raises ConfigError for a URL of another form."""
     kind, _, _, folder = _parts(url, at)
     owner, name = at.prefix.split("/")[:2]
-    return "/".join([f"hf://{kind}", owner, f"{name.partition('@')[0]}@{commit}", *([folder] if folder else [])])
+    parts = [kind, owner, f"{name.partition('@')[0]}@{commit}", *([folder] if folder else [])]
+    return "hf://" + quote("/".join(parts), safe="/@")
 
 
 def resolve(url: str, at: Location, commit: str | None) -> tuple[str, dict[str, str], str]:

@@ -6,12 +6,33 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
+from typing import Any
 from weakref import WeakSet
 
 #: What a program that ends waits for at most: what is under way, but no store that doesn't answer.
 _SECONDS_AT_EXIT = 30.0
 
 _Work = tuple[Future[None], Callable[[], None]]
+
+
+class LoaderThread(threading.Thread):
+    """A thread of a loader's, which a program that ends doesn't wait for.
+
+    Whichever thread collects garbage closes iterators that were dropped. One of these must not wait for the others
+    then: they may wait for it, or for a lock that it holds.
+    """
+
+    def __init__(self, target: Callable[..., None], name: str, args: tuple[Any, ...] = ()) -> None:
+        super().__init__(target=target, name=name, args=args, daemon=True)
+
+
+def may_wait_for_threads() -> bool:
+    """Whether this thread is none of a loader's."""
+    return not isinstance(threading.current_thread(), LoaderThread)
+
+
+class _Daemon(LoaderThread):
+    """A thread of `Daemons`."""
 
 
 class Daemons:
@@ -38,13 +59,13 @@ class Daemons:
         self._line.put((future, work))
         if len(self._threads) < self._num_threads:
             name = f"{self._name}-{len(self._threads)}"
-            thread = threading.Thread(target=_work_off, args=(self._line,), name=name, daemon=True)
+            thread = _Daemon(_work_off, name, (self._line,))
             self._threads.append(thread)
             thread.start()
         return future
 
     def end(self, seconds: float | None = None) -> None:
-        """Leave what was not begun, and wait for what is under way, or so long."""
+        """Leave what was not begun, and wait for what is under way, or so long; a thread of this kind doesn't wait."""
         while True:
             try:
                 waiting = self._line.get_nowait()
@@ -54,6 +75,8 @@ class Daemons:
                 waiting[0].cancel()
         for _ in self._threads:
             self._line.put(None)
+        if isinstance(threading.current_thread(), _Daemon):
+            return
         until = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
