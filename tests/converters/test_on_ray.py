@@ -245,7 +245,14 @@ def test_a_job_that_is_told_to_end_ends_its_tasks_and_can_go_on(
 def test_what_runs_is_ended_when_nobody_asks_for_more(tmp_path: Path, cluster: Cluster) -> None:
     with closing(run(cluster, ray_cluster.wait_or_give, tmp_path, range(2), num_workers=2)) as results:
         assert next(results) == (0, 0)
-    until((tmp_path / "ended-1").exists)
+    until((tmp_path / "ended-1").exists, 30)  # by itself it waits far longer
+
+
+def test_a_job_may_be_left_again_and_again_while_its_tasks_come_to_an_end(cluster: Cluster) -> None:
+    for _ in range(8):
+        with closing(run(cluster, ray_cluster.add, 10, range(1000), num_workers=4)) as results:
+            next(results)
+    assert dict(run(cluster, ray_cluster.add, 10, [1])) == {0: 11}
 
 
 def test_as_many_tasks_are_handed_over_as_may_run(cluster: Cluster) -> None:
@@ -391,6 +398,6 @@ def test_a_cluster_without_a_cpu_is_told_and_not_waited_for(monkeypatch: pytest.
     monkeypatch.setattr(on_ray, "_SECONDS_WITHOUT_CPU", 0.0)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1.0})
     monkeypatch.setattr(ray, "wait", lambda refs, **_: ([], refs))
-    monkeypatch.setattr(on_ray, "_end", lambda _: None)
+    monkeypatch.setattr(on_ray, "_end", lambda *_: None)
     with pytest.raises(StorageError, match="no node left with a CPU to run tasks on; add one, and run the job again"):
-        list(on_ray._results(lambda task: task, ["a"], None))
+        list(on_ray._results("id", lambda task: task, ["a"], None))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import pickle
-import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -114,7 +114,7 @@ class _Watch:
             with self._lock:  # so that whatever comes after the task is not interrupted
                 if not self._done.is_set():
                     self.has_interrupted = True
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    _thread.interrupt_main()  # Ray keeps the system's own signal from Python
             return
 
 
