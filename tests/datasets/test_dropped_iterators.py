@@ -1,6 +1,7 @@
 """Iterators that are dropped in a cycle are closed by Python's collector, in whichever thread it runs."""
 
 import gc
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from tokenyard.corpus import CorpusWriter
 from tokenyard.datasets import read_ahead
 from tokenyard.datasets.loader import TokenLoader, build_dataloader
 from tokenyard.schema import Schema
-from tokenyard.storage.cache import Ranks
+from tokenyard.storage.cache import DiskCache, Ranks
 
 SECONDS = 60
 
@@ -59,12 +60,12 @@ class Collector:
         self._thread = thread
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def collecting(*args: Any) -> Any:
+        def collecting(*args: Any, **kwargs: Any) -> Any:
             is_mine = threading.current_thread().name.startswith(self._thread)
             if is_mine and self.may_collect.is_set() and not self.has_collected.is_set():
                 gc.collect()
                 self.has_collected.set()
-            return function(*args)
+            return function(*args, **kwargs)
 
         return collecting
 
@@ -91,8 +92,16 @@ def until_no_threads_are_left() -> None:
 def test_a_thread_that_fetches_may_collect_the_iterator_it_fetches_for(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collector = Collector("tokenyard-fetch")
-    monkeypatch.setattr(Ranks, "living", collector.wrapped(Ranks.living))
+    collector, calls = Collector("tokenyard-fetch"), itertools.count()
+    fill_all = collector.wrapped(DiskCache.fill_all)
+
+    def fill_when_it_is_dropped(*args: Any, **kwargs: Any) -> bool:
+        if threading.current_thread().name.startswith("tokenyard-fetch") and next(calls) >= 4:  # 20 batches read two
+            assert collector.may_collect.wait(SECONDS)
+        found: bool = fill_all(*args, **kwargs)
+        return found
+
+    monkeypatch.setattr(DiskCache, "fill_all", fill_when_it_is_dropped)
     cache = {"path": str(tmp_path), "bytes": 4_000_000}
     with file_server(made) as server:
         drop_in_a_cycle(loader_of(f"{server.url}/npy", cache=cache), collector)

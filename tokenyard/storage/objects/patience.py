@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tokenyard.errors import ConfigError, DataError, StorageError
+from tokenyard.errors import ConfigError, StorageError, TokenyardError
 
 DEADLINE_VARIABLE = "TOKENYARD_STORAGE_DEADLINE"
 _T = TypeVar("_T")
@@ -66,7 +66,7 @@ def call(patience: Patience, what: str, attempt: Callable[[int], _T]) -> _T:
     """What ``attempt(number)`` returns, tried again while that may help.
 
     ``what``: "can't read URL", for the error. Raises StorageError that names the attempts, the cause and the way out,
-    FileNotFoundError, DataError and what obstore says of conditions as they come.
+    FileNotFoundError, errors of ours and what obstore says of conditions as they come.
     """
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
@@ -74,7 +74,7 @@ def call(patience: Patience, what: str, attempt: Callable[[int], _T]) -> _T:
     for number in range(1, patience.attempts + 1):
         try:
             return attempt(number)
-        except (FileNotFoundError, AlreadyExistsError, PreconditionError, DataError, StorageError):
+        except (FileNotFoundError, AlreadyExistsError, PreconditionError, TokenyardError):
             raise
         except (BaseError, OSError, ValueError, CutError) as e:
             took = time.monotonic() - begun
