@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import ctypes
 import os
 import pickle
 import socket
@@ -114,7 +114,9 @@ class _Watch:
             with self._lock:  # so that whatever comes after the task is not interrupted
                 if not self._done.is_set():
                     self.has_interrupted = True
-                    _thread.interrupt_main()  # Ray keeps the system's own signal from Python
+                    # A signal would not do: workers ignore it where whatever began the cluster does.
+                    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(KeyboardInterrupt))
             return
 
 
