@@ -19,11 +19,11 @@ from tokenyard.rows import RowBatch
 PARSERS = ["npy-header", "tar", "mds-index", "mds-shard", "row-index", "manifest", "jsonl", "csv", "thrift", "schema"]
 
 
-def check(campaign: Campaign, at_least: int) -> None:
+def check(campaign: Campaign, at_least: int, *, refused: float = 0.2) -> None:
     assert not campaign.failures, "\n\n".join(campaign.failures[:5])
     assert campaign.counts.total() >= at_least
     assert campaign.counts["read"] + campaign.counts["verified"] > 0
-    assert campaign.counts["refused"] > at_least // 5
+    assert campaign.counts["refused"] > refused * at_least
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -44,7 +44,7 @@ def test_mutants_of_texts_are_refused_or_read() -> None:
 def test_thousands_of_mutants_of_texts_are_refused_or_read(name: str) -> None:
     campaign = Campaign()
     campaign.run([name], 1_000_000, 3_000)
-    check(campaign, 3_000)
+    check(campaign, 3_000, refused=0.1)  # most of what changes in a text is a text again
 
 
 @pytest.mark.soak
