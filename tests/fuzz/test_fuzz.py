@@ -53,7 +53,7 @@ def test_tens_of_thousands_of_mutants_are_refused_or_read_rightly(name: str) -> 
     format = name.split("-")[0]
     campaign = Campaign()
     campaign.run([name], 1_000_000, 20_000 // len(FORMATS[format]))
-    check(campaign, 20_000 // len(FORMATS[format]))
+    check(campaign, 20_000 // len(FORMATS[format]), refused=0.1)  # without a checksum most changed tokens are tokens
 
 
 @pytest.mark.parametrize("name", PARSERS)
