@@ -536,3 +536,13 @@ def test_a_corpus_of_others_is_known_by_its_url_and_etag(tmp_path: Path) -> None
         assert isinstance(corpus.folder, Bucket)
         assert [corpus[i].tolist() for i in (3, 19)] == [[3] * 50, [19] * 50]
         assert disk.counters.sums().requests
+
+
+def test_an_older_epoch_may_look_for_its_turn_while_another_one_begins(
+    tmp_path: Path, packed: Path, served: FileServer
+) -> None:
+    config = settings(f"{served.url}/npy", cache=tmp_path, cache_bytes=size_of(packed / "npy") // 2)
+    stream = build_dataloader(config, 0, 1)._stream
+    assert stream is not None
+    assert not stream._told_steps  # as between the end of one epoch and the first step of the next
+    assert stream._is_next(0)

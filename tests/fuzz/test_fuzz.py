@@ -19,6 +19,10 @@ from tokenyard.rows import RowBatch
 PARSERS = ["npy-header", "tar", "mds-index", "mds-shard", "row-index", "manifest", "jsonl", "csv", "thrift", "schema"]
 
 
+#: Of these fewer mutants are refused, since most are a text again, or tokens again that no checksum tells of.
+_MOSTLY_READ = {"text-jsonl", "npy-bare"}
+
+
 def check(campaign: Campaign, at_least: int, *, refused: float = 0.2) -> None:
     assert not campaign.failures, "\n\n".join(campaign.failures[:5])
     assert campaign.counts.total() >= at_least
@@ -44,7 +48,7 @@ def test_mutants_of_texts_are_refused_or_read() -> None:
 def test_thousands_of_mutants_of_texts_are_refused_or_read(name: str) -> None:
     campaign = Campaign()
     campaign.run([name], 1_000_000, 3_000)
-    check(campaign, 3_000, refused=0.1)  # most of what changes in a text is a text again
+    check(campaign, 3_000, refused=0.1 if name in _MOSTLY_READ else 0.2)
 
 
 @pytest.mark.soak
@@ -53,7 +57,7 @@ def test_tens_of_thousands_of_mutants_are_refused_or_read_rightly(name: str) -> 
     format = name.split("-")[0]
     campaign = Campaign()
     campaign.run([name], 1_000_000, 20_000 // len(FORMATS[format]))
-    check(campaign, 20_000 // len(FORMATS[format]), refused=0.1)  # without a checksum most changed tokens are tokens
+    check(campaign, 20_000 // len(FORMATS[format]), refused=0.1 if name in _MOSTLY_READ else 0.2)
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -69,11 +69,11 @@ def in_order(
             yield request, result
             del result  # while the next one is waited for, only the caller holds it
     finally:
-        threads: list[_Worker[S, T] | _Taker[S, T]] = [*workers, *([] if taker is None else [taker])]
-        for thread in threads:
-            thread.stop()
-        for thread in threads if may_wait_for_threads() else ():
-            thread.join()
+        running: list[_Worker[S, T] | _Taker[S, T]] = [*workers, *([] if taker is None else [taker])]
+        for one in running:
+            one.stop()
+        for one in running if may_wait_for_threads() else ():
+            one.thread.join()
 
 
 def _close(requests: Iterable[Any]) -> None:
@@ -96,8 +96,8 @@ class _Taker(Generic[S, T]):
         self._leave = leave
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._stopped = False
-        self._thread = LoaderThread(self._run, "tokenyard-loader-requests")
-        self._thread.start()
+        self.thread = LoaderThread(self._run, "tokenyard-loader-requests")
+        self.thread.start()
         _running.add(self)
 
     def take_one(self) -> None:
@@ -109,10 +109,6 @@ class _Taker(Generic[S, T]):
         self._stopped = True
         self._wanted.put(False)
         self._leave()
-
-    def join(self, seconds: float | None = None) -> None:
-        """Wait for its end, or so long."""
-        self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
@@ -144,18 +140,14 @@ class _Worker(Generic[S, T]):
         self._work = work
         self._stopped = False
         # A program that ends in the middle of an epoch doesn't wait for what nobody will ask for.
-        self._thread = LoaderThread(self._run, f"tokenyard-loader-{number}")
-        self._thread.start()
+        self.thread = LoaderThread(self._run, f"tokenyard-loader-{number}")
+        self.thread.start()
         _running.add(self)
 
     def stop(self) -> None:
         """Let the thread end after what is under way."""
         self._stopped = True
         self.requests.put(None)
-
-    def join(self, seconds: float | None = None) -> None:
-        """Wait for its end, or so long."""
-        self._thread.join(seconds)
 
     def _run(self) -> None:
         while (request := self.requests.get()) is not None and not self._stopped:
@@ -176,9 +168,9 @@ def _end_all() -> None:
     It ends a daemon where it takes the GIL again, and in the middle of compiled code that aborts the process, whatever
     its exit status was to be.
     """
-    threads = list(_running)
-    for thread in threads:
-        thread.stop()
+    running = list(_running)
+    for one in running:
+        one.stop()
     until = time.monotonic() + _SECONDS_AT_EXIT
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+    for one in running:
+        one.thread.join(max(0.0, until - time.monotonic()))

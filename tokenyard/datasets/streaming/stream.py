@@ -128,7 +128,8 @@ class Stream:
         mine = self._mine()
         foremost = max((rank.step for rank in mine), default=0)
         # Of a token budget a step is many of the plan's.
-        lag = max(_LAG_STEPS, self._told_steps[-1] - self._told_steps[0])
+        told = list(self._told_steps)  # at once, since another epoch may begin meanwhile
+        lag = max([_LAG_STEPS, *(told[-1] - first for first in told[:1])])
         return not any(rank.wants < step and rank.step >= foremost - lag and rank.told != self._told for rank in mine)
 
     def _mine(self) -> list[Rank]:
