@@ -189,6 +189,7 @@ def _train(settings: dict[str, Any], rank: int, steps: Any, result: Any, togethe
     result.put((rank, ids))
 
 
+@pytest.mark.alone  # ranks that don't go in step, as beside other tests, may evict what the other one needs
 def test_two_ranks_with_two_workers_each_share_a_cache(tmp_path: Path, large: Path) -> None:
     total = size_of(large / "npy")
     with file_server(large) as served:

@@ -185,15 +185,14 @@ class FetchAhead:
 
     def _wait_for(self, coming: _Coming) -> None:
         self._given += 1
-        for one in coming.tiles:
-            if not one.future.done():
-                one.call.set()
         begin = None
         # What went wrong long ago may go well now that it is needed.
         failed = [one for one in coming.tiles if one.has_failed]
         for _ in range(_ATTEMPTS):
             while not self._has_left() and (waiting := [one for one in coming.tiles if not one.future.done()]):
                 begin = begin or time.monotonic_ns()
+                for one in waiting:
+                    one.call.set()
                 if not self._take():
                     wait([one.future for one in waiting], _LOOK_SECONDS, FIRST_COMPLETED)
             try:
