@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -132,9 +133,11 @@ class Monitor:
             self._lines.say(self._summary.text())
 
     def _run(self) -> None:
+        beat = Random()  # the program's own generator is not touched
         tick = _LONGEST_TICK if self._every_steps else min(_LONGEST_TICK, self._every_seconds / _TICKS)
         try:
-            while not self._ended.wait(tick):
+            # A regular beat that steps keep too would see the same part of each of them.
+            while not self._ended.wait(beat.uniform(0.5, 1.5) * tick):
                 self._sampler.tick(self._collector.makers, self._collector.device)
                 if self._is_window_over():
                     self._report()
