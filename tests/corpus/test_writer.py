@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tokenyard.corpus import Corpus, CorpusWriter, ShardRoller, destination, open_corpus
 from tokenyard.corpus.indexing import index_corpus
@@ -352,6 +354,44 @@ def test_a_row_past_the_limit_of_its_format_is_refused_with_its_number(tmp_path:
     roller.add(RowBatch.from_rows([[1], [2]], PLAIN))
     with pytest.raises(SchemaError, match="row 3: 4016 bytes, but a file of format npy holds 1000; cut the row"):
         roller.add(RowBatch.from_rows([[3], [0] * 2000, [4]], PLAIN))
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=60),
+    st.lists(st.integers(1, 20), max_size=8),
+    st.integers(1, 400),
+    st.integers(0, 9),
+)
+def test_a_shard_ends_with_the_last_whole_block_that_it_holds(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], cuts: list[int], shard_bytes: int, first_row: int
+) -> None:
+    """Whatever batches the rows come in, shards are cut as row by row: at the block before the row that fills them."""
+    expected, shard, at = [], [], first_row
+    for length in lengths:
+        shard.append(2 * length + 16)
+        at += 1
+        if sum(shard) >= shard_bytes:
+            after = at % 4 if at % 4 < len(shard) else 0
+            expected.append(len(shard) - after)
+            shard = shard[len(shard) - after :]
+            if sum(shard) >= shard_bytes:
+                expected.append(len(shard))
+                shard = []
+    expected += [len(shard)] if shard else []
+    rows = RowBatch.from_rows([[i] * length for i, length in enumerate(lengths)], PLAIN)
+    folder = Folder(tmp_path_factory.mktemp("shards"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tokenyard.corpus.writer.BLOCK_ROWS", 4)
+        roller = ShardRoller(folder, Npy(), PLAIN, FormatOptions(shard_bytes=shard_bytes), first_row=first_row)
+        start = 0
+        for stop in [*np.cumsum(cuts).tolist(), len(rows)]:
+            if start < (stop := min(stop, len(rows))):
+                roller.add(rows.slice(start, stop))
+                start = stop
+        shards = roller.close()
+    assert [s.num_rows for s in shards] == expected
+    tokens = [np.load(folder.path / f.name) for s in shards for f in s.files]
+    assert np.concatenate(tokens).tolist() == rows.tokens.tolist()
 
 
 # ---- what is there already ----

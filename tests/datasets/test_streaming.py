@@ -27,6 +27,7 @@ from tokenyard.datasets.streaming.smallest import open_blocks
 from tokenyard.datasets.streaming.tiles import Tiles, tile_size
 from tokenyard.datasets.streaming.uses import NodeRank, TileUses
 from tokenyard.errors import ConfigError, DataError, StorageError
+from tokenyard.rows import RowBatch
 from tokenyard.schema import Schema
 from tokenyard.storage import Bucket, Folder
 from tokenyard.storage.cache import NEVER, CachedFile, DiskCache, FolderCache, Ranks
@@ -63,6 +64,7 @@ def _written(home: Path, shortest: int) -> Path:
     rng = np.random.default_rng(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenyard.storage.cells.CELL_BYTES", 1 << 12)
+        patch.setattr("tokenyard.corpus.writer.BLOCK_ROWS", 1)  # shards end at any row
         for format in ("npy", "mds"):
             with CorpusWriter(
                 home / format, format=format, schema=Schema(token_dtype="uint16"), shard_bytes=1_500_000
@@ -369,6 +371,30 @@ def test_too_small_a_cache_is_refused_with_the_figure(tmp_path: Path, packed: Pa
     with pytest.raises(ConfigError, match=r"shuffle: global draws each sample from anywhere, so all of it") as refused:
         build(whole, shuffle="global")
     assert int(str(refused.value).partition("works with has ")[2].partition(" bytes")[0]) > whole
+
+
+def test_row_groups_of_order_blocks_come_once_through_the_smallest_cache(tmp_path: Path) -> None:
+    """Shards end with whole order blocks, whose row groups no other one needs: half the cache does."""
+    rows = np.random.default_rng(1).integers(0, 1 << 16, (ROWS, ROW), np.uint16)
+    schema = Schema(token_dtype="uint16")
+    figures = {}
+    for name, block_rows in (("any", 1), ("whole", 1024)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tokenyard.corpus.writer.BLOCK_ROWS", block_rows)
+            options = {"row_group_rows": BLOCK, "compression": "none", "shard_bytes": 1_500_000}
+            with CorpusWriter(tmp_path / name, format="parquet", schema=schema, **options) as w:
+                w.write_batch(RowBatch.from_rows(list(rows), schema))
+    with file_server(tmp_path) as server:
+        for name in ("any", "whole"):
+            with pytest.raises(ConfigError, match="smallest cache") as refused:
+                build_dataloader(settings(f"{server.url}/{name}", cache=tmp_path / "none", cache_bytes=1), 0, 1)
+            figures[name] = int(str(refused.value).partition("works with has ")[2].partition(" bytes")[0])
+        assert figures["whole"] < 0.6 * figures["any"]
+        config = settings(f"{server.url}/whole", cache=tmp_path / "cache", cache_bytes=figures["whole"])
+        loader, near = build_dataloader(config, 0, 1), build_dataloader(settings(str(tmp_path / "whole")), 0, 1)
+        begin = server.num_bytes
+        assert [same(one, other) for one, other in zip(near, loader, strict=True)] == [True] * (ROWS // 16)
+        assert server.num_bytes - begin <= 1.1 * size_of(tmp_path / "whole")
 
 
 def test_a_cache_for_a_corpus_on_a_disk_is_refused(tmp_path: Path, packed: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tokenyard.formats.registry import get_format
 from tokenyard.formats.shared import blocks
-from tokenyard.formats.shared.blocks import Recent, cut_batches
+from tokenyard.formats.shared.blocks import Recent, cut_batches, cut_blocks
 from tokenyard.rows import RowBatch, offsets_of
 from tokenyard.storage import Folder
 from tokenyard.testing.samples import FIELD_TYPES, field_batch
@@ -76,6 +76,27 @@ def test_a_child_process_begins_with_nothing() -> None:
     recent._lock.release()
     assert os.waitpid(child, 0)[1] == 0
     assert recent.take(owner, 0) == 1
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8), st.integers(1, 60))
+def test_blocks_begin_every_so_many_rows_and_keep_within_their_bounds(
+    sizes: list[int], max_rows: int, max_bytes: int
+) -> None:
+    cut = cut_blocks(np.array(sizes, np.int64), max_rows, max_bytes).tolist()
+    assert (cut[0], cut[-1]) == (0, len(sizes))
+    assert {*range(0, len(sizes), max_rows)} <= {*cut}
+    found = [sizes[start:stop] for start, stop in zip(cut[:-1], cut[1:], strict=True)]
+    assert all(len(block) == 1 or (block and sum(block) <= max_bytes) for block in found)
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "size", "expected"),
+    [(2048, 16_384, [1024, 1024]), (1024, 16_392, [512, 512]), (1500, 40_000, [341, 341, 342, 238, 238])],
+)
+def test_rows_that_are_too_large_for_one_block_are_shared_out_evenly(
+    num_rows: int, size: int, expected: list[int]
+) -> None:
+    assert np.diff(cut_blocks(np.full(num_rows, size), 1024, 16 << 20)).tolist() == expected
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=4), st.integers(1, 4), st.integers(1, 12))

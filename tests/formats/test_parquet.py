@@ -90,7 +90,7 @@ def test_tokens_are_encoded_for_their_codec(tmp_path: Path, compression: str, co
 def test_a_row_group_is_bounded_in_rows_and_bytes_but_a_long_row_is_alone(tmp_path: Path) -> None:
     corpus = write(tmp_path / "c", rows([10] * 7 + [500, 10, 10]), row_group_rows=3, row_group_bytes=100)
     footer = pq.read_metadata(shard_of(corpus))
-    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [3, 3, 1, 1, 2]
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [3, 3, 1, 1, 1, 1]
     assert len(corpus[7]) == 500
 
 
@@ -98,6 +98,14 @@ def test_row_groups_hold_1024_rows_by_default(tmp_path: Path) -> None:
     corpus = write(tmp_path / "c", rows([2] * 2500))
     footer = pq.read_metadata(shard_of(corpus))
     assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [1024, 1024, 452]
+
+
+def test_row_groups_are_those_of_order_blocks_in_every_shard(tmp_path: Path) -> None:
+    shard_bytes = 2500 * (16 + 2 * 2)  # tokens, and what a row costs beyond them
+    corpus = write(tmp_path / "c", rows([2] * 6000), shard_bytes=shard_bytes)
+    footers = [pq.read_metadata(tmp_path / "c" / shard.files[0].name) for shard in corpus.manifest.shards]
+    groups = [[f.row_group(i).num_rows for i in range(f.num_row_groups)] for f in footers]
+    assert groups == [[1024, 1024], [1024, 1024], [1024, 880]]
 
 
 def test_equal_rows_and_options_give_equal_bytes(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tokenyard.corpus.fetching import Grain, Needed, grain_of, needed_for
+from tokenyard.corpus.fetching import Grain, Needed, grain_of, is_cut_every, needed_for
 from tokenyard.corpus.gather import Gatherer
 from tokenyard.corpus.read_ahead import ReadAhead
 from tokenyard.corpus.shards import OpenShards
@@ -327,6 +327,11 @@ class Corpus:
     def grain(self) -> Grain:
         """How its shards come from where they lie; as the first one does, which is opened. Raises DataError."""
         return grain_of(self._reader(0)) if self.manifest.shards else Grain(in_ranges=True, num_blocks=1)
+
+    def is_cut_every(self, size: int, unit: str) -> bool:
+        """Whether a storage block begins at each multiple of ``size`` "rows" or "tokens", as in the first shard."""
+        self._check_process()
+        return is_cut_every(self._shards, size, unit)
 
     # ---- its own ----
 

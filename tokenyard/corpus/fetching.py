@@ -58,8 +58,16 @@ def needed_for(shards: OpenShards, start: int, stop: int, unit: str, fields: Seq
                 yield Needed(span, base + a, base + b, kept)
 
 
+def is_cut_every(shards: OpenShards, size: int, unit: str) -> bool:
+    """Whether a storage block begins at each multiple of ``size`` positions: in the first shard, and with each other."""
+    begins = shards.row_starts if unit == "rows" else shards.token_starts
+    block_starts = _block_starts(shards.reader(0), unit)
+    inner = np.arange(0, block_starts[-1], size)
+    return not (begins[:-1] % size).any() and bool(np.isin(inner, block_starts).all())
+
+
 def _of_shard(reader: ShardReader, low: int, high: int, unit: str, fields: Sequence[str]) -> Iterator[Needed]:
-    block_starts = reader.block_rows if unit == "rows" else reader.index.offsets[reader.block_rows]
+    block_starts = _block_starts(reader, unit)
     first = int(np.searchsorted(block_starts, low, side="right")) - 1
     last = int(np.searchsorted(block_starts, high - 1, side="right")) - 1
     for span in reader.head_spans():
@@ -72,6 +80,10 @@ def _of_shard(reader: ShardReader, low: int, high: int, unit: str, fields: Seque
         if block_starts[block] < block_starts[block + 1]:
             for span in reader.spans(block, block, fields):
                 yield Needed(span, *_bounds(block_starts, block))
+
+
+def _block_starts(reader: ShardReader, unit: str) -> Offsets:
+    return reader.block_rows if unit == "rows" else reader.index.offsets[reader.block_rows]
 
 
 def _bounds(block_starts: Offsets, block: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from tokenyard.errors import ConfigError, SchemaError
 from tokenyard.formats.base import Format, FormatOptions
 from tokenyard.formats.index import most_even
 from tokenyard.formats.registry import get_format
+from tokenyard.formats.shared.blocks import BLOCK_ROWS
 from tokenyard.manifest import HOME, Layout, Manifest, ShardInfo
 from tokenyard.rows import Offsets, RowBatch, first_id_from
 from tokenyard.schema import FieldType, Schema
@@ -29,11 +30,14 @@ from tokenyard.values import token_array
 #: What a row, and each of its values that has a length, costs beyond its items: offsets, headers.
 _ROW_BYTES = 16
 _VALUE_BYTES = 16
-_WRITE_ROWS = 1024
 
 
 class ShardRoller:
-    """Writes row batches as shards named ``<prefix><number>``, beginning a new one after ``options.shard_bytes``."""
+    """Writes row batches as shards named ``<prefix><number>``, beginning a new one after ``options.shard_bytes``.
+
+    A shard that holds a multiple of ``BLOCK_ROWS`` rows of the corpus ends at the last one, so that its storage blocks
+    are those of the order: a batch then decodes, or fetches, one where it needed two.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class ShardRoller:
         self._prefix = prefix
         self._pending: list[RowBatch] = []
         self._pending_bytes = 0
-        self._num_rows = first_row
+        self._num_rows = self._shard_first = first_row
         self.shards: list[ShardInfo] = []
 
     def add(self, batch: RowBatch) -> None:
@@ -65,7 +69,7 @@ class ShardRoller:
                 self._pending_bytes += int(ends[stop - 1]) - done
                 start, done = stop, int(ends[stop - 1])
             if full:
-                self._write()
+                self._write_block(self._num_rows + stop)
         self._num_rows += len(batch)
 
     def close(self) -> tuple[ShardInfo, ...]:
@@ -90,6 +94,17 @@ class ShardRoller:
                 return fitting, True
         return min(stop, len(ends)), stop <= len(ends)
 
+    def _write_block(self, stop: int) -> None:
+        """Write the shard that is full before row ``stop``, and keep what lies after its last whole block."""
+        aligned = stop // BLOCK_ROWS * BLOCK_ROWS
+        kept: list[RowBatch] = []
+        if aligned > self._shard_first:
+            self._pending, kept = _split(self._pending, aligned - self._shard_first)
+        self._write()
+        self._pending, self._pending_bytes = kept, sum(int(_row_bytes(batch).sum()) for batch in kept)
+        if self._pending_bytes >= self._options.shard_bytes:
+            self._write()
+
     def _write(self) -> None:
         stem = f"{self._prefix}{len(self.shards):05d}"
         rows = sum(len(b) for b in self._pending)
@@ -103,6 +118,7 @@ class ShardRoller:
         self.shards.append(
             ShardInfo(files=files, num_rows=rows, num_tokens=tokens, index=index_file, meta=written.meta)
         )
+        self._shard_first += rows
         self._pending, self._pending_bytes = [], 0
 
 
@@ -169,7 +185,7 @@ class CorpusWriter:
         self._tokens.append(array)
         for name, value in values.items():
             self._values[name].append(value)
-        if len(self._tokens) == _WRITE_ROWS:
+        if len(self._tokens) == BLOCK_ROWS:
             self._flush()
 
     def write_batch(self, batch: RowBatch) -> None:
@@ -300,6 +316,18 @@ def _check_json(provenance: Mapping[str, Any]) -> None:
         json.dumps(provenance)
     except (TypeError, ValueError) as e:
         raise ConfigError(f"provenance goes into the manifest, so it must be JSON: {e}") from None
+
+
+def _split(batches: list[RowBatch], num_rows: int) -> tuple[list[RowBatch], list[RowBatch]]:
+    first, rest = [], []
+    for batch in batches:
+        in_first = min(len(batch), num_rows)
+        num_rows -= in_first
+        if in_first:
+            first.append(batch.slice(0, in_first))
+        if in_first < len(batch):
+            rest.append(batch.slice(in_first, len(batch)))
+    return first, rest
 
 
 def _row_bytes(batch: RowBatch) -> Offsets:

@@ -135,6 +135,8 @@ def _bytes_of(corpus: Corpus, dataset: TokenDataset, size: int, blocks: int) -> 
         return int(np.sort(sizes)[::-1][:count].sum())
     # Bytes a position takes, in the shard where it takes most.
     density = float((sizes / np.maximum(positions, 1)).max(initial=0))
+    if not grain.in_ranges and corpus.is_cut_every(size, "rows" if dataset.mode == "rows" else "tokens"):
+        return int(blocks * (density * size + RANGE_BYTES))  # and what tells where blocks lie
     if not grain.in_ranges:
         block_bytes = -(-int(sizes.max(initial=0)) // grain.num_blocks)
         return blocks * block_bytes * (1 + -(-int(density * size) // block_bytes))

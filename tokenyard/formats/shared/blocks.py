@@ -39,14 +39,21 @@ def row_bytes(batch: RowBatch) -> Offsets:
 
 
 def cut_blocks(sizes: Offsets, max_rows: int, max_bytes: int) -> Offsets:
-    """int64[blocks + 1]: where blocks begin, of at most ``max_rows`` rows and ``max_bytes``, and one row at least."""
+    """int64[blocks + 1]: where blocks begin, of at most ``max_rows`` rows and ``max_bytes``, and one row at least.
+
+    Every ``max_rows`` rows a block begins. Rows between that are too large for one are shared out among as few as can
+    be, of about the same size.
+    """
     # What is larger than a block is alone in one, however large; the sum of damaged sizes could go past 64 bits.
     ends = offsets_of(np.minimum(sizes, max_bytes + 1))
     starts = [0]
     while starts[-1] < len(sizes):
         start = starts[-1]
-        fitting = int(np.searchsorted(ends, ends[start] + max_bytes, side="right")) - 1
-        starts.append(min(max(fitting, start + 1), start + max_rows, len(sizes)))
+        run_end = min((start // max_rows + 1) * max_rows, len(sizes))
+        left = int(ends[run_end] - ends[start])
+        even = left / -(-left // max_bytes) if left else 0
+        fitting = int(np.searchsorted(ends, ends[start] + even, side="right")) - 1
+        starts.append(min(max(fitting, start + 1), run_end))
     return np.array(starts, np.int64)
 
 
