@@ -1,6 +1,7 @@
 """What formats put aside between calls: a bounded number of values, each gone with its owner."""
 
 import gc
+import itertools
 import os
 import weakref
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_blocks_begin_every_so_many_rows_and_keep_within_their_bounds(
     cut = cut_blocks(np.array(sizes, np.int64), max_rows, max_bytes).tolist()
     assert (cut[0], cut[-1]) == (0, len(sizes))
     assert {*range(0, len(sizes), max_rows)} <= {*cut}
-    found = [sizes[start:stop] for start, stop in zip(cut[:-1], cut[1:], strict=True)]
+    found = [sizes[start:stop] for start, stop in itertools.pairwise(cut)]
     assert all(len(block) == 1 or (block and sum(block) <= max_bytes) for block in found)
 
 

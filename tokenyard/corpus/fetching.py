@@ -59,7 +59,7 @@ def needed_for(shards: OpenShards, start: int, stop: int, unit: str, fields: Seq
 
 
 def is_cut_every(shards: OpenShards, size: int, unit: str) -> bool:
-    """Whether a storage block begins at each multiple of ``size`` positions: in the first shard, and with each other."""
+    """Whether at each multiple of ``size`` positions a storage block begins, by the first shard and where others do."""
     begins = shards.row_starts if unit == "rows" else shards.token_starts
     block_starts = _block_starts(shards.reader(0), unit)
     inner = np.arange(0, block_starts[-1], size)
