@@ -100,6 +100,30 @@ def test_a_commit_is_read_without_asking_for_it(web: Web, tmp_path: Path) -> Non
     assert not [path for _, path in web.seen if "/revision/" in path]
 
 
+@pytest.mark.parametrize(
+    ("said", "revision"),
+    [
+        ("refs/pr/1", "refs/pr/1"),
+        ("refs%2Fpr%2F1", "refs/pr/1"),
+        ("refs%2Fconvert%2Fparquet", "refs/convert/parquet"),
+        ("~parquet", "refs/convert/parquet"),
+    ],
+)
+def test_revisions_with_slashes_in_their_names_are_told_from_folders(
+    web: Web, tmp_path: Path, said: str, revision: str
+) -> None:
+    web.main = "6" * 40
+    corpus = write_corpus(tmp_path / "served" / web.main / "some" / "mine", ROWS, format="npy")
+    assert_same(open_corpus(f"hf://datasets/owner/name@{said}/some/mine"), corpus)
+    asked = [path for _, path in web.seen if "/revision/" in path]
+    assert asked == [f"/api/datasets/owner/name/revision/{revision}"]
+    (tmp_path / "served" / web.main / "a").write_bytes(b"abc")
+    assert bytes(open_objects(f"hf://datasets/owner/name@{said}").read("a")) == b"abc"
+    web.no_commit = (404, b"")
+    corpus = write_corpus(tmp_path / "served" / revision / "mine", ROWS, format="npy")
+    assert_same(open_corpus(f"hf://datasets/owner/name@{said}/mine"), corpus)
+
+
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (200, b""), (200, b"{}"), (404, b""), (501, b"")])
 def test_a_mirror_that_knows_no_commits_is_read_by_its_branch(
     web: Web, tmp_path: Path, answer: tuple[int, bytes]

@@ -76,9 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         path = unquote(parts.path)
         self.web.seen.append((self.command, path))
-        if path == "/api/datasets/owner/name/revision/main":
+        if re.fullmatch(r"/api/datasets/owner/name/revision/(main|refs/(pr/1|convert/parquet))", path):
             self._answer(*(self.web.no_commit or (200, json.dumps({"sha": self.web.main}).encode())))
-        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/([0-9a-f]{40}|main)/(.*)", path):
+        elif hub := re.fullmatch(r"/datasets/owner/name/resolve/([0-9a-f]{40}|main|refs/\w+/\w+)/(.*)", path):
             self._file(self.web.folder / hub[1] / hub[2])
         elif hub := re.fullmatch(r"/datasets/owner/name/resolve/v1/(.*)", path):
             if self.web.token and self.headers.get("Authorization") != f"Bearer {self.web.token}":

@@ -1,6 +1,8 @@
 """``hf://datasets/OWNER/NAME@REVISION/FOLDER``: files of the Hugging Face Hub, by the addresses that it serves them at.
 
-The token comes from ``HF_TOKEN``, the server from ``HF_ENDPOINT``.
+A revision is a commit, a branch, a tag, ``refs/pr/1`` or ``refs/convert/parquet``, where the Hub keeps a copy of each
+data set in Parquet; ``~parquet``, as DuckDB writes it, is the same. The token comes from ``HF_TOKEN``, the server from
+``HF_ENDPOINT``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from tokenyard.storage.objects.urls import Location
 _ENDPOINT = "https://huggingface.co"
 _KINDS = ("datasets", "models", "spaces")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+#: Revisions whose names have slashes in them, and what follows.
+_REFS = re.compile(r"(refs/(?:convert/[^/]+|pr/[0-9]+))(?:/(.*))?")
+_CONVERTED = re.compile(r"~([^/]+)")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
 _MAX_PAGES = 10_000
 
@@ -48,10 +53,8 @@ def commit_of(url: str, at: Location, timeout: float) -> str | None:
 
 def at_commit(url: str, at: Location, commit: str) -> str:
     """The URL of what a URL's branch or tag has at a commit. Raises ConfigError for a URL of another form."""
-    kind, _, _, folder = _parts(url, at)
-    owner, name = at.prefix.split("/")[:2]
-    parts = [kind, owner, f"{name.partition('@')[0]}@{commit}", *([folder] if folder else [])]
-    return "hf://" + quote("/".join(parts), safe="/@")
+    kind, repository, _, folder = _parts(url, at)
+    return f"hf://{kind}/{repository}@{commit}" + (f"/{quote(folder, safe='/@')}" if folder else "")
 
 
 def resolve(url: str, at: Location, commit: str | None) -> tuple[str, dict[str, str], str]:
@@ -107,7 +110,12 @@ def _parts(url: str, at: Location) -> tuple[str, str, str, str]:
     if at.root not in _KINDS or len(parts) < 2 or not all(parts[:2]):
         raise ConfigError(f"{url}: expected hf://datasets/OWNER/NAME@REVISION/FOLDER ('@REVISION' may be left out)")
     owner, (name, _, revision) = parts[0], parts[1].partition("@")
-    return at.root, f"{quote(owner)}/{quote(name)}", revision or "main", "/".join(parts[2:])
+    folder = "/".join(parts[2:])
+    if refs := _REFS.fullmatch(f"{revision}/{folder}"):
+        revision, folder = refs[1], (refs[2] or "").strip("/")
+    elif converted := _CONVERTED.fullmatch(revision):
+        revision = f"refs/convert/{converted[1]}"
+    return at.root, f"{quote(owner)}/{quote(name)}", revision or "main", folder
 
 
 def _endpoint() -> str:
