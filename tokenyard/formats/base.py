@@ -31,7 +31,7 @@ class FormatOptions(BaseModel):
     shard_bytes: int = Field(
         default=64 << 20,
         ge=1,
-        description="Bytes of tokens and fields, before compression, after which a new shard begins; where a shard holds "
+        description="Bytes of tokens and fields, before compression, after which a new shard begins; of shards with "
         "more than 1,024 rows, at a multiple of so many.",
     )
 
