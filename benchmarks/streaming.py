@@ -3,10 +3,9 @@
 A web server on 127.0.0.1, in a process of its own, gives ranges at a bandwidth that is shared by all connections. Steps
 sleep; what an epoch reads in that time needs less than the server gives. A step waits when the next batch takes over
 1 ms to come; those before the first batch of an epoch, which nothing could have fetched ahead, are left out. Windows of
-few order blocks keep what is open at a time within the cache. Parquet's row groups come whole and want a larger one::
+few order blocks keep what is open at a time within the cache. Parquet's row groups come whole::
 
     python benchmarks/streaming.py
-    python benchmarks/streaming.py --formats parquet --cache-share 0.25
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ def main(arguments: list[str] | None = None) -> list[results.Result]:
     """Measure each format."""
     parser = results.parser(__doc__)
     parser.add_argument("--rows", type=int, default=245_760)
-    parser.add_argument("--formats", nargs="+", default=["npy", "mds"])
+    parser.add_argument("--formats", nargs="+", default=["npy", "mds", "parquet"])
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--step-ms", type=float, default=40.0)
     parser.add_argument("--spare", type=float, default=2.0)
