@@ -35,8 +35,8 @@ _VALUE_BYTES = 16
 class ShardRoller:
     """Writes row batches as shards named ``<prefix><number>``, beginning a new one after ``options.shard_bytes``.
 
-    A shard that holds a multiple of ``BLOCK_ROWS`` rows of the corpus ends at the last one, so that its storage blocks
-    are those of the order: a batch then decodes, or fetches, one where it needed two.
+    A shard of ``BLOCK_ROWS`` rows or more ends at the last multiple of so many rows of the corpus, unless that leaves
+    less than half of it. So storage blocks are those of the order, which then decodes, or fetches, one and not two.
     """
 
     def __init__(
@@ -95,11 +95,12 @@ class ShardRoller:
         return min(stop, len(ends)), stop <= len(ends)
 
     def _write_block(self, stop: int) -> None:
-        """Write the shard that is full before row ``stop``, and keep what lies after its last whole block."""
-        aligned = stop // BLOCK_ROWS * BLOCK_ROWS
+        """Write the shard that is full before row ``stop``, and keep what lies after its last block."""
         kept: list[RowBatch] = []
-        if aligned > self._shard_first:
-            self._pending, kept = _split(self._pending, aligned - self._shard_first)
+        num_rows = stop - self._shard_first
+        in_blocks = num_rows - stop % BLOCK_ROWS
+        if num_rows >= BLOCK_ROWS and in_blocks >= num_rows / 2:
+            self._pending, kept = _split(self._pending, in_blocks)
         self._write()
         self._pending, self._pending_bytes = kept, sum(int(_row_bytes(batch).sum()) for batch in kept)
         if self._pending_bytes >= self._options.shard_bytes:
