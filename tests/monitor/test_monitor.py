@@ -16,7 +16,10 @@ import tokenyard
 from tests.monitor.runs import SEQ_LEN, loader_of, settings, watched, write
 from tests.strict import strict
 from tokenyard.errors import ConfigError, StorageError
+from tokenyard.monitor.collector import Collector, StepTimes
 from tokenyard.monitor.sinks import JsonLines
+from tokenyard.monitor.system.load import System
+from tokenyard.monitor.window import Window
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,21 @@ def test_figures_are_those_of_what_was_done(npy, engine):
     assert figures.source.formats == ("npy",)
     assert figures.gpu.unknown == "no CUDA device" or figures.gpu.utilisation is not None
     assert figures.gpu.batch_bytes == 2 * 16 * SEQ_LEN * 8 + 16 * 8
+
+
+def test_one_long_wait_counts_where_the_window_before_had_one_too(npy):
+    def window(waits, **more):
+        steps = [StepTimes(i, waited, 0.001, 1, SEQ_LEN, is_first=False) for i, waited in enumerate(waits)]
+        return Window(loader=loader, steps=steps, made=[], seconds=sum(waits), **more)
+
+    def wait_ms(window):
+        return window.figures(System(), None, "no GPU", Collector()).wait_ms
+
+    loader = loader_of(npy)
+    held, fed = [0.0, 1.4, 0.0, 0.0], [0.0] * 100 + [0.001]
+    assert (window(held).is_held, window(fed).is_held) == (True, False)
+    assert wait_ms(window(held)) == 0
+    assert wait_ms(window(held, held_before=True)) == pytest.approx(350)
 
 
 def test_micro_batches_of_a_step_count_together(npy):

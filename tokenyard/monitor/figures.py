@@ -99,7 +99,8 @@ class Figures:
         num_steps: in it.
         num_batches: micro-batches in it.
         num_tokens: in it, on this rank.
-        wait_ms: of a step, on average; the first of an iteration and the longest are left out.
+        wait_ms: of a step, on average; the first of an iteration is left out, and the longest too, unless one step of
+            the window before also waited for long.
         median_wait_ms: of a step.
         compute_ms: of a step, the median.
         cache: what the loader's cache did in the window; None where no corpus is read through one.

@@ -94,6 +94,7 @@ class Monitor:
         self._board = RankBoard("+".join(corpus.digest or corpus.structural_id for corpus in loader.dataset.corpora))
         self._summary = Summary()
         self._begun = time.perf_counter()
+        self._was_held = False
         self._cache = loader.cache_counts
         self._ended = threading.Event()
         loader.watch(self._collector)
@@ -162,7 +163,10 @@ class Monitor:
         self._summary.add_steps(steps)
         if len(steps) < _FEWEST_STEPS:
             return
-        window = Window(loader=self.loader, steps=steps, made=made, seconds=seconds, cache=cache)
+        window = Window(
+            loader=self.loader, steps=steps, made=made, seconds=seconds, cache=cache, held_before=self._was_held
+        )
+        self._was_held = window.is_held
         figures = window.figures(system, queued, gpu, self._collector)
         verdict = judge(figures)
         mine = RankWindow(

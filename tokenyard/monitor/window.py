@@ -11,6 +11,7 @@ from tokenyard.datasets.loader import TokenLoader
 from tokenyard.monitor.collector import Collector, StepTimes
 from tokenyard.monitor.figures import Figures, Gpu, Makers, Making, Source
 from tokenyard.monitor.system.load import System
+from tokenyard.monitor.verdict import WAIT_SHARE
 from tokenyard.stages import BatchTimes, Stage, StageTime
 from tokenyard.storage.cache.counts import Counts
 from tokenyard.storage.mounts import file_system, quick_mode
@@ -26,6 +27,7 @@ class Window:
         made: the batches that were made.
         seconds: how long it lasted.
         cache: what the loader's cache did in it, if there is one.
+        held_before: whether one step of the window before waited for long.
     """
 
     loader: TokenLoader
@@ -33,11 +35,25 @@ class Window:
     made: Sequence[BatchTimes]
     seconds: float
     cache: Counts | None = None
+    held_before: bool = False
+
+    @property
+    def usual(self) -> Sequence[StepTimes]:
+        """The steps, without the first one of an iteration, if there are others."""
+        return [step for step in self.steps if not step.is_first] or self.steps
+
+    @property
+    def is_held(self) -> bool:
+        """Whether one step alone waited for a good part of the window."""
+        longest = max(step.waited for step in self.usual)
+        return longest >= WAIT_SHARE * sum(step.waited + step.computed for step in self.usual)
 
     def figures(self, system: System, queued_ns: int | None, gpu: float | str, collector: Collector) -> Figures:
         """Return the figures, with what the sampler saw."""
-        usual = [step for step in self.steps if not step.is_first] or self.steps
+        usual = self.usual
         waits = sorted(step.waited for step in usual)
+        # One hiccup says nothing of how a run is set up; one in each window does.
+        counted = waits if self.held_before else waits[:-1] or waits
         return Figures(
             rank=self.loader.rank,
             world_size=self.loader.world_size,
@@ -47,8 +63,7 @@ class Window:
             num_steps=len(self.steps),
             num_batches=sum(step.num_batches for step in self.steps),
             num_tokens=sum(step.num_tokens for step in self.steps),
-            # One hiccup says nothing of how a run is set up.
-            wait_ms=1e3 * fmean(waits[:-1] or waits),
+            wait_ms=1e3 * fmean(counted),
             median_wait_ms=1e3 * median(waits),
             compute_ms=1e3 * median(step.computed for step in usual),
             making=self._making(queued_ns),
