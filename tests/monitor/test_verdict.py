@@ -175,6 +175,14 @@ def test_a_transform_that_computes_gets_no_more_workers_than_there_are_cores():
     assert found.advice.startswith("make the transform cheaper")
 
 
+def test_workers_that_would_take_away_little_of_the_wait_are_not_asked_for():
+    """As many as there are makers already; 196 ms shared by two are 98, of the 100 that a step takes now."""
+    found = judge(replace(WAITING, making=making_of((196, 190)), system=System(cores=2, idle_cores=0.0)))
+    assert found.advice.startswith("make the transform cheaper")
+    found = judge(replace(WAITING, wait_ms=90.0, making=making_of((196, 190)), system=System(cores=2, idle_cores=0.0)))
+    assert found.advice.startswith("loader.num_workers 0 -> 2: waiting for data falls from 69% to about 59% of a step")
+
+
 def test_more_workers_than_cores_are_said_to_be_more():
     found = judge(replace(WAITING, making=replace(WAITING.making, makers="workers"), system=System(cores=4)))
     assert found.kind == "disk"

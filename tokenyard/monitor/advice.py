@@ -10,6 +10,8 @@ from tokenyard.monitor.figures import Figures
 
 #: What is asked for beyond the least that would do.
 _SPARE = 1.2
+#: Share of the wait that a change takes away at least; what promises less may come of how the figures err.
+_LEAST_SAVED = 0.2
 #: Requests that a storage takes at once; threads that only wait cost no core.
 _MAX_WAITING = 64
 
@@ -44,8 +46,9 @@ def with_makers(figures: Figures, *, waits: bool, only: Literal["threads", "work
         return ""
     batch_ms = max(per_batch, making.wall_ms / count)
     step_ms = max(1e-9, batch_ms * figures.batches_per_step, figures.compute_ms)
-    gain = (figures.wait_ms + figures.compute_ms) / step_ms
-    if gain < 1.05:
+    before_ms = figures.wait_ms + figures.compute_ms
+    gain = before_ms / step_ms
+    if gain < 1.05 or before_ms - step_ms < _LEAST_SAVED * figures.wait_ms:
         return ""
     change = f"loader.{'num_workers' if to_workers else 'num_threads'} {now} -> {count}"
     if are_workers and not to_workers:
