@@ -90,7 +90,7 @@ def forked(run: Callable[[], object]) -> str:
     said = "done"
     try:
         run()
-    except BaseException as e:  # noqa: BLE001
+    except BaseException as e:  # noqa: BLE001  # whatever ends the job is told to the parent
         said = repr(e)
     os.write(writing, said.encode())
     os._exit(0)

@@ -88,7 +88,7 @@ def test_a_slow_transform_in_python_asks_for_worker_processes(npy, engine, now):
 
 def test_a_transform_that_holds_the_lock_of_steps_that_do_not_wait_is_told(npy):
     loader = loader_of(npy, batch=4, transform=in_python(11), num_threads=2, prefetch_factor=8)
-    words = ("in threads of this process", "the step too", "loader.num_workers 0 -> ")
+    words = ("in threads of this process", "the step too", "loader.num_workers 0 -> 1")
     check_verdict(loader, 0.05, "python", *words)
 
 

@@ -9,7 +9,7 @@ from tokenyard.corpus import Corpus
 from tokenyard.datasets.batches import Batches
 from tokenyard.datasets.dataset import TokenDataset
 from tokenyard.datasets.order.segment import Segment, Source
-from tokenyard.datasets.streaming.tiles import tile_size
+from tokenyard.datasets.streaming.tiles import tile_size, unit_of
 from tokenyard.datasets.streaming.uses import NodeRank
 from tokenyard.errors import ConfigError
 from tokenyard.storage.cache.cached_file import RANGE_BYTES
@@ -135,9 +135,9 @@ def _bytes_of(corpus: Corpus, dataset: TokenDataset, size: int, blocks: int) -> 
         return int(np.sort(sizes)[::-1][:count].sum())
     # Bytes a position takes, in the shard where it takes most.
     density = float((sizes / np.maximum(positions, 1)).max(initial=0))
-    if not grain.in_ranges and corpus.is_cut_every(size, "rows" if dataset.mode == "rows" else "tokens"):
-        return int(blocks * (density * size + RANGE_BYTES))  # and what tells where blocks lie
     if not grain.in_ranges:
+        if corpus.is_cut_every(size, unit_of(dataset)):
+            return int(blocks * (density * size + RANGE_BYTES))  # and what tells where blocks lie
         block_bytes = -(-int(sizes.max(initial=0)) // grain.num_blocks)
         return blocks * block_bytes * (1 + -(-int(density * size) // block_bytes))
     files = len(shards[0].files)

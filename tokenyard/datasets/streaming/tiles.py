@@ -42,7 +42,7 @@ class Tiles:
     def __init__(self, dataset: TokenDataset, size: int) -> None:
         self._dataset = dataset
         self.size = size
-        self._unit = "rows" if dataset.mode == "rows" else "tokens"
+        self._unit = unit_of(dataset)
         self._past = 0 if dataset.mode == "rows" else label_shift(dataset.labels)
         lengths = [len(c) if dataset.mode == "rows" else c.num_tokens for c in dataset.corpora]
         self.first = np.array([0, *accumulate(-(-length // size) for length in lengths)], np.int64)
@@ -124,6 +124,11 @@ class Tiles:
                 for file in (*shard.files, *([shard.index] if shard.index else [])):
                     found[cache.key(file.name, file.bytes)] = source
         return found
+
+
+def unit_of(dataset: TokenDataset) -> str:
+    """What positions of a dataset's corpora are counted in, "rows" or "tokens" of the stream."""
+    return "rows" if dataset.mode == "rows" else "tokens"
 
 
 def tile_size(dataset: TokenDataset, plan: Plan) -> int:

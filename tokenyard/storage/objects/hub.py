@@ -25,7 +25,6 @@ _KINDS = ("datasets", "models", "spaces")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Revisions whose names have slashes in them, and what follows.
 _REFS = re.compile(r"(refs/(?:convert/[^/]+|pr/[0-9]+))(?:/(.*))?")
-_CONVERTED = re.compile(r"~([^/]+)")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
 _MAX_PAGES = 10_000
 
@@ -112,9 +111,9 @@ def _parts(url: str, at: Location) -> tuple[str, str, str, str]:
     owner, (name, _, revision) = parts[0], parts[1].partition("@")
     folder = "/".join(parts[2:])
     if refs := _REFS.fullmatch(f"{revision}/{folder}"):
-        revision, folder = refs[1], (refs[2] or "").strip("/")
-    elif converted := _CONVERTED.fullmatch(revision):
-        revision = f"refs/convert/{converted[1]}"
+        revision, folder = refs[1], refs[2] or ""
+    elif revision.startswith("~"):
+        revision = f"refs/convert/{revision[1:]}"
     return at.root, f"{quote(owner)}/{quote(name)}", revision or "main", folder
 
 
